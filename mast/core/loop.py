@@ -244,15 +244,17 @@ class Training:
 
     def _next(self, parts: Iterator[Any], may_end: bool, begun: int) -> Any:
         """The next batch. A signal may end the wait for it; steps since `begun` are then saved."""
-        if not may_end:
-            return next(parts)
+        self.stop.waiting = may_end
         try:
-            with self.stop.at_once():
-                return next(parts)
+            return next(parts)
         except Interrupted as stopped:
+            if not may_end:
+                raise
             if self.checkpoint is not None and self.step > begun:
                 self.save()
             raise self._interrupted(stopped.number) from None
+        finally:
+            self.stop.waiting = False
 
     def _read_losses(self) -> dict[str, float]:
         """Check all losses not read yet; those of the last step, as numbers."""

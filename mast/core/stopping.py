@@ -60,11 +60,14 @@ def _end(number: int, frame: FrameType | None = None) -> NoReturn:
 
 
 class StopRequest:
-    """Whether a signal has asked this process to stop: its `number`, or None."""
+    """Whether a signal has asked this process to stop: its `number`, or None.
+
+    While the process is `waiting`, the first signal is raised as `Interrupted`.
+    """
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self._waiting = False
+        self.waiting = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -88,17 +91,6 @@ class StopRequest:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Raise `Interrupted` in the block where a signal asks to stop, or has asked."""
-        self._waiting = True
-        try:
-            if self.number is not None:
-                raise Interrupted(self.number, "stopped")
-            yield
-        finally:
-            self._waiting = False
-
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
             raise Interrupted(number, "stopped at once; what was saved before is kept")
@@ -107,7 +99,7 @@ class StopRequest:
         if is_first_here():
             with suppress(OSError):  # of a terminal that is gone, and is why this was asked
                 os.write(2, b"\nstopping after this step; a second signal (Ctrl-C) stops now\n")
-        if self._waiting:
+        if self.waiting:
             raise Interrupted(number, "stopped")
 
 
