@@ -56,9 +56,9 @@ def _begin(ends: Events) -> None:
 class Threads:
     """Threads for a block; where it ends by an error their waits end, and work is left undone."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, name: str = "mast") -> None:
         self._stopped = threading.Event()
-        self._pool = ThreadPoolExecutor(count, "mast", _begin, ((self._stopped, *here.ends),))
+        self._pool = ThreadPoolExecutor(count, name, _begin, ((self._stopped, *here.ends),))
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +93,7 @@ def prefetched(items: Iterable[Item], depth: int = 3) -> Generator[Item, None, N
     background is raised where the item would have come.
     """
     iterator, end = iter(items), object()
-    with Threads(1) as pool:
+    with Threads(1, "mast-prefetch") as pool:
         ahead = deque(pool.submit(next, iterator, end) for _ in range(depth))
         while (item := result_of(ahead.popleft())) is not end:
             ahead.append(pool.submit(next, iterator, end))
