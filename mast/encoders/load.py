@@ -20,7 +20,7 @@ from mast.core.display import say
 from mast.core.errors import UserError
 from mast.core.files import default_cache
 from mast.core.run import RunFolder
-from mast.core.seeds import drawing, forked
+from mast.core.seeds import forked
 from mast.core.tensors import digest
 from mast.data.store import ImageStore
 from mast.encoders.extract import represent
@@ -234,7 +234,7 @@ def _random(name: str, size: int, seed: int, untrained: bool) -> Loaded:
     """An encoder that learned nothing, to compare with one that did."""
     try:
         resolve(name)
-        with drawing():
+        with forked():
             torch.manual_seed(seed)
             encoder = Encoder(EncoderConfig(name), size).eval() if untrained else None
     except UserError as error:

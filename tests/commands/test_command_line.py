@@ -35,7 +35,7 @@ Configure = Callable[..., mast.PretrainConfig]
         ("pretrain epochs=none", "expected epochs to be a whole number, got 'none'"),
         ("pretrain toys --out=", "out is empty"),
         ("evaluate resnet18 --untrained true", "expected protocol.setting=value, such as"),
-        ("pretrain --config no-such.yaml", "no configuration file"),
+        ("pretrain --config no-such.yaml", "cannot read no-such.yaml"),
         ("show recipies", "Did you mean 'recipes'"),
     ],
 )

@@ -192,12 +192,13 @@ def test_a_complete_run_is_left_alone_and_another_configuration_refused(tiny: Co
     assert mast.load_method(run.path).operators == ("horizontal_flip", "gaussian_blur")
     steps = [line["step"] for line in run.read_metrics() if "loss" in line]
     assert steps[-1] == 3  # 48 images, 16 per step, in parts of 8
-    before = run.encoder.stat().st_mtime_ns
+    before, written = run.encoder.stat().st_mtime_ns, run.config.read_bytes()
     config = read(run.config)
     mast.pretrain(replace(config, threads=1, log_every=3))  # which do not change the result
     assert run.encoder.stat().st_mtime_ns == before
     with pytest.raises(UserError, match=r"batch_size=8, and .* trained with 16"):
         mast.pretrain(replace(config, batch_size=8))
+    assert run.config.read_bytes() == written
 
 
 def test_changed_images_are_refused(
@@ -222,8 +223,7 @@ def test_changed_images_are_refused(
         ({"operators": []}, "operators is empty"),
         ({"views": "mast5", "operators": ["rotate"]}, "unknown operator of these views 'rotate'"),
         ({"data": "nowhere"}, "no folder 'nowhere'"),
-        ({"cuda_graphs": True, "accumulate": 2}, "cuda_graphs needs batches computed whole"),
-        ({"cuda_graphs": True}, "cuda_graphs is for a GPU, and this run is on cpu"),
+        ({"cuda_graphs": True, "accumulate": 2}, "accumulate 1, got cpu, 1 and 2"),
     ],
 )
 def test_what_cannot_run_is_refused(

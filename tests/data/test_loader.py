@@ -37,7 +37,7 @@ def indices(loader, epoch, start_step=0):
 
 
 def alive():
-    return [thread for thread in threading.enumerate() if thread.name == "mast-prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("mast-prefetch")]
 
 
 @settings(max_examples=30, deadline=None)

@@ -142,7 +142,7 @@ def test_rows_of_the_registry() -> None:
         ("linear", {"penalties": [0.0]}, "penalties must be above 0"),
         ("robust", {"magnitudes": [1.5]}, "magnitudes must be 1 or less"),
         ("retained", {"operators": ("inverts",)}, "unknown operator 'inverts'. Did you mean 'inv"),
-        ("finetune", {"recipe": "a4"}, "setting of finetune: .*recipe"),
+        ("finetune", {"recipe": "a4"}, "finetune: .*recipe"),
         ("finetune", {"changes": {"epoch": 1}}, "setting of recipe sgd .* mean 'epochs'"),
         ("finetune", {"changes": {"views": "mast6"}}, "unknown views of a recipe 'mast6'"),
     ],

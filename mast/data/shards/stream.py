@@ -16,7 +16,7 @@ import torch
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.core.reading import Reading
-from mast.core.threads import Prefetcher
+from mast.core.threads import prefetched
 from mast.data.cache import VERSION, Canvas
 from mast.data.canvas import CanvasSet, DataConfig
 from mast.data.decode import BrokenImageError, Opened, open_image
@@ -106,7 +106,7 @@ class ShardStream:
         self, sampler: ShardSampler, start: int, part: slice
     ) -> Iterator[tuple[Canvases, np.ndarray]]:
         """A part of each batch from a step on, with the indices of its images."""
-        with closing(Prefetcher(self._encoded(sampler, start, part), sampler.steps)) as steps:
+        with closing(prefetched(self._encoded(sampler, start, part), sampler.steps)) as steps:
             for index_B, encoded in steps:
                 yield self._batch(index_B, self._decode(index_B, encoded))
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.core.fields import build
+from mast.core.fields import change
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import accuracy
 from mast.evaluation.intervals import Measured
@@ -70,8 +70,7 @@ class FineTune(Evaluator[EvaluationData]):
 
     def resolved(self) -> Recipe:
         """The recipe with its changes."""
-        changed = {**asdict(RECIPES[self.recipe]), **(self.changes or {})}
-        return build(Recipe, changed, f"setting of recipe {self.recipe}")
+        return change(RECIPES[self.recipe], self.changes or {}, f"setting of recipe {self.recipe}")
 
     def settings(self) -> dict[str, Any]:
         """With the whole recipe."""

@@ -11,7 +11,7 @@ from torch import nn
 
 from mast.core.display import doing, track
 from mast.core.errors import UserError, unknown
-from mast.core.fields import build
+from mast.core.fields import change
 from mast.core.run import provenance
 from mast.data import crop_fraction
 from mast.encoders.frozen import FrozenEncoder
@@ -90,8 +90,11 @@ def evaluate_encoder(
 
 def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:
     """Make a protocol; `settings.protocols[name]` replaces some of its defaults."""
-    changes: dict[str, Any] = {"seed": settings.seed, **settings.protocols.get(name, {})}
-    return build(protocol_class(name), changes, f"setting of {name}")
+    changes = {"seed": settings.seed, **settings.protocols.get(name, {})}
+    try:
+        return change(protocol_class(name)(), changes, "setting")
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from error
 
 
 def protocol_class(name: str) -> type[Evaluator[Any]]:
