@@ -18,6 +18,7 @@ from mast.core.compute import Compute
 from mast.core.display import say
 from mast.core.errors import UserError
 from mast.core.files import named, read_text
+from mast.core.reading import Reading
 from mast.core.tensors import digest
 from mast.data import CanvasSet
 from mast.encoders.fingerprint import fingerprint
@@ -94,9 +95,10 @@ class SearchEncoder:
     chosen: dict[str, list[str]] = field(default_factory=dict)
     adapted: Adapted | None = None
 
-    def opened(self, photos: Callable[..., CanvasSet]) -> CanvasSet:
+    def opened(self, photos: Callable[..., CanvasSet], reading: Reading | None = None) -> CanvasSet:
         """A set, whose new images are encoded while they are decoded."""
-        return photos(self.size, self.encoder.module, (self.encoder.whole or self.encoder).see)
+        see = (self.encoder.whole or self.encoder).see
+        return photos(self.size, self.encoder.module, see, reading)
 
     def features(self, canvases: CanvasSet) -> Tensor:
         """Features (N, D) of a set; they are kept where the encoder keeps some."""
