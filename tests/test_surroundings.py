@@ -118,7 +118,7 @@ def learned(run: RunFolder, photos: Path, folder: Path) -> Any:
     images = mast.open_images(sorted((photos / "test" / "class0").iterdir())[:3], 32)
     return [
         classifier.predict(images).probability_BC.tolist(),
-        mast.predict(photos / "test", classifier, folder / "p.csv", device="cpu").counts,
+        mast.predict(photos / "test", classifier, folder / "p.csv", device="cpu").columns,
         (folder / "p.csv").read_text(),
     ]
 

@@ -14,7 +14,7 @@ from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.errors import UserError
 from mast.core.files import short_name
-from mast.core.kinds import Device, EncoderLike, Precision, Representation, later
+from mast.core.kinds import Device, EncoderLike, Precision, later
 from mast.core.run import EVALUATIONS, SPACES, RunFolder
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def evaluate(
     from mast.core.compute import Compute
     from mast.core.launch import find_device, launch_processes, make_fabric, type_of
     from mast.core.tensors import digest
-    from mast.encoders.load import EncoderOptions, frozen, load, source_name
+    from mast.encoders.load import EncoderOptions, frozen, load
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.protocols.run import (
         EvaluationSettings,
@@ -146,7 +146,7 @@ def evaluate(
 
             @functools.cache
             def representation(name: str) -> FrozenEncoder:
-                of_run = load_representation(source_name(encoder), cast(Representation, name), size)
+                of_run = load_representation(cast(str | Path, encoder), name, size)
                 return frozen(of_run, encoder, compute, cache)
 
             measured.representations = representation

@@ -60,7 +60,7 @@ def test_a_linear_classifier_scores_as_the_protocol(
     assert fitted.about["validation"]["top1"] == pytest.approx(learned.validation)
     (result,) = mast.evaluate(ours.path, photos, "linear")
     predicted = mast.predict(photos / "test", fitted.path, tmp_path / "told.csv")
-    rows = rows_of(predicted.path)
+    rows = rows_of(predicted.file)
     assert predicted.to_pandas()["class"].tolist() == [row["class"] for row in rows]
     right = [row["path"].startswith(f"{row['class']}/") for row in rows]
     assert 100 * np.mean(right) == pytest.approx(result.targets["class"].values["top1"])
@@ -124,7 +124,7 @@ def test_a_classifier_is_tested_on_labelled_images(
     shutil.copy(first, labelled / "zebra")
     (result,) = mast.evaluate(fitted.path, labelled)
     assert "1 of 25 images are of classes that the classifier does not know" in caplog.text
-    rows = rows_of(mast.predict(photos / "test", fitted.path, tmp_path / "told.csv").path)
+    rows = rows_of(mast.predict(photos / "test", fitted.path, tmp_path / "told.csv").file)
     pairs = Counter((row["path"].partition("/")[0], row["class"]) for row in rows)
     measured = result.targets["class"]
     assert pairs == {
@@ -214,8 +214,7 @@ def test_a_table_says_what_the_classifier_says(
     (strange / "class0").rename(strange / "=1+1")
     words = ["predict", str(strange), "--classifier", str(ours.path), "--every_class"]
     assert main(words) == 0
-    kind = fitted.path.stem.removeprefix("classifier-")
-    table = Path(f"predictions-new-strange-by-{ours.path.name}-{kind}.csv")
+    table = Path(f"predictions-new-strange-by-{ours.path.name}-{fitted.path.stem}.csv")
     assert main([*words, "--out", "told.parquet"]) == 0
     rows, columns = rows_of(table), pyarrow.parquet.read_table("told.parquet").to_pydict()
     paths = columns["path"]
@@ -230,10 +229,12 @@ def test_a_table_says_what_the_classifier_says(
         np.testing.assert_allclose(columns[name], expected.numpy(), atol=1e-6)
         np.testing.assert_allclose([float(row[name]) for row in rows], expected, atol=1e-6)
     plain = mast.predict(strange, fitted.classifier)
-    assert plain.path == Path("predictions-new-strange.csv")
-    assert list(rows_of(plain.path)[0]) == ["path", "class", "probability", "margin"]
-    assert list(plain.counts.items()) == Counter(columns["class"]).most_common()
-    assert plain.uncertain == sum(probability < 0.5 for probability in columns["probability"])
+    assert plain.file == Path("predictions-new-strange.csv")
+    assert list(rows_of(plain.file)[0]) == ["path", "class", "probability", "margin"]
+    (summary, _), (_, unsure) = plain.sections.items()
+    ((name, count), *_) = Counter(columns["class"]).most_common()
+    assert f"24 images of {strange}: {name} {count}, " in summary
+    assert {*unsure} == {at for at, of in enumerate(columns["probability"]) if of < 0.5}
 
 
 def test_default_names_fit_into_255_bytes(
@@ -243,7 +244,7 @@ def test_default_names_fit_into_255_bytes(
     long = 125 * "ä"  # two bytes each
     data = shutil.copytree(photos, Path(long, long, long))
     fitted = mast.fit(data, ours.path, settings=QUICK)
-    table = mast.predict(data / "test", fitted.path).path
+    table = mast.predict(data / "test", fitted.path).file
     names = [mast.configure(data=data).folder().name, table.name, short_name(long)]
     assert len({*names, short_name(f"{long}a")}) == 4
     assert all(len(name.encode()) <= 220 for name in names)  # with room for an ending
