@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from mast.commands.common import command, or_default
+from mast.commands.common import command
 from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
@@ -77,7 +77,6 @@ def evaluate(
     Returns:
         One result per protocol; in the first process, none in the others.
     """
-    encoder = or_default(encoder)
     from torch import nn
 
     from mast.core.bench import Bench
