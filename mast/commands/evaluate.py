@@ -133,14 +133,11 @@ def evaluate(
                 name += f"-{digest(tensors_of(encoder))[:8]}"
             loaded = loaded._replace(folder=loaded.folder / SPACES / short_name(name))
         bench = Bench(compute, loaded.folder / EVALUATIONS)
-        if name:
-            by = load_search_encoder(
-                options, invariances, compute, cache, bench,
-                lambda size, model, _: sets.learning(size, model).train,
-            )  # fmt: skip
-            measured, loaded = by.encoder, loaded._replace(size=by.size)
-        else:
-            measured = frozen(loaded, encoder, compute, cache, bench)
+        by = load_search_encoder(
+            options, invariances, compute, cache, bench,
+            lambda size, model, _: sets.learning(size, model).train, loaded,
+        )  # fmt: skip
+        measured = by.encoder
         if is_run and not (name or untrained or weights is not None):
 
             @functools.cache
@@ -157,7 +154,7 @@ def evaluate(
         if fabric.is_global_zero and sets == NamedSets():
             say("measuring on the generated set `factors`; choose another set with --data")
         groups = [
-            (sets.open(kind, loaded.size, seed, loaded.module), list(group))
+            (sets.open(kind, by.size, seed, loaded.module), list(group))
             for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)
         ]
         if fabric.is_global_zero:

@@ -23,7 +23,7 @@ from mast.core.tensors import digest
 from mast.data import CanvasSet
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder, InSpace
-from mast.encoders.load import ADAPTED, EncoderOptions, frozen, load, source_name
+from mast.encoders.load import ADAPTED, EncoderOptions, Loaded, frozen, load, source_name
 from mast.invariance.adapted import Adapted, load_adapted
 from mast.invariance.measure import FEWEST, at_depths, loaded_depths, measured
 from mast.invariance.pairs import check_weights, read_weights
@@ -131,10 +131,12 @@ def load_search_encoder(
     cache: bool = True,
     bench: Bench | None = None,
     photos: Callable[..., CanvasSet] | None = None,
+    loaded: Loaded | None = None,
 ) -> SearchEncoder:
     """Load an encoder for a comparison of images; other arguments as `frozen`.
 
     Args:
+        loaded: The encoder, if it was loaded before.
         photos: Opens the images to measure operators on, if the encoder is not adapted, from the
             size of views, the encoder and a function for new views (`see` of `open_photos`).
 
@@ -154,7 +156,7 @@ def load_search_encoder(
     if adapted is not None:
         chosen = {kind: adapted.named(names) for kind, names in words.items()}
     else:
-        loaded = load(*options)
+        loaded = loaded or load(*options)
         if invariances.of_depths:
             if photos is None:
                 raise UserError(

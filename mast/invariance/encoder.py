@@ -101,10 +101,11 @@ class Encoder:
             UserError: Fewer images; images that cannot be read.
         """
         canvases = open_photos(self._config(photos), self.size, self._loaded.module)
-        if len(canvases) < FEWEST:
+        self.adapted = measured(
+            at_depths(self._loaded, self._source), self._source, canvases, self._compute
+        )
+        if self.adapted is None:
             raise UserError(f"measure needs {FEWEST} photos or more, got {len(canvases)}")
-        whole = at_depths(self._loaded, self._source)
-        self.adapted = measured(whole, self._source, canvases, self._compute)
         return self
 
     @entry(draws=True)

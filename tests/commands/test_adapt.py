@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 import mast
 from mast.cli import main
+from mast.commands.adapt import Adaptation
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.core.tensors import read_metadata, read_tensors, write_tensors
+from mast.core.tensors import read_tensors
 from mast.encoders.extract import extract
 from mast.evaluation.result import results_in
 from mast.invariance.adapted import tensors_of
-from mast.invariance.measure import Adaptation
 from mast.invariance.subspaces import MATCHED
 from mast.models import Encoder, EncoderConfig, save_encoder
 
@@ -329,27 +329,6 @@ def test_what_cannot_be_adapted_is_one_line(
 ) -> None:
     with pytest.raises(UserError, match=message):
         mast.adapt(colors, encoder, size=32, device="cpu", untrained=True, **options)
-
-
-@pytest.mark.parametrize(
-    ("header", "tensors"),
-    [
-        ({"version": 1}, {}), ({"size": "32"}, {}), ({}, {"mean": torch.zeros(3)}),
-        ({}, {"factors/rotate": torch.zeros(2, 2)}),
-    ],
-)  # fmt: skip
-def test_a_right_digest_makes_no_subspaces_right(
-    header: dict[str, object], tensors: dict[str, torch.Tensor], small: Adaptation,
-    tmp_path: Path,
-) -> None:  # fmt: skip
-    assert small.path is not None
-    file = small.path / "subspaces.safetensors"
-    before, said = read_tensors(file)
-    subspaces = {**read_metadata(said)["subspaces"], **header}
-    write_tensors(tmp_path / file.name, {**before, **tensors}, {"subspaces": subspaces})
-    shutil.copy(small.path / "encoder.safetensors", tmp_path)
-    with pytest.raises(UserError, match=r"mast adapt|size must be"):
-        mast.load_adapted(tmp_path)
 
 
 @pytest.fixture(scope="module")
