@@ -4,7 +4,6 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import yaml
 
 import mast
 from mast.cli import main
-from mast.cli.verbs import REGISTRIES, TOPICS, VERBS, named
+from mast.cli.verbs import TOPICS, VERBS, named
 from mast.cli.words import arguments_of, options_of
 from mast.recipes import RECIPES
 
@@ -91,14 +90,6 @@ def test_help_and_mistakes_in_words_come_without_pytorch() -> None:
     assert ended.stderr.count("\n") == 6
 
 
-def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    for topic, place in REGISTRIES.items():
-        module, _, name = place.partition(":")
-        assert main(["show", topic]) == 0
-        shown = capsys.readouterr().out
-        assert all(f"  {key} " in shown for key in getattr(import_module(module), name))
-
-
 def test_fields_are_shown_with_their_texts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "config", "photos", "--recipe", "mast15", "optimizer.lr=0.5"]) == 0
     shown = capsys.readouterr().out
@@ -154,9 +145,3 @@ def test_a_fault_is_one_line_unless_it_is_looked_for(
     monkeypatch.setenv("MAST_DEBUG", "1")
     with pytest.raises(type(error)):
         main(["show", "recipes"])
-
-
-def test_a_name_that_no_file_can_have_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (f"evaluate {'a' * 300}/b", f"pretrain --config {'a' * 300}", "report ~nobody/x"):
-        assert main(words.split()) == 2
-        assert capsys.readouterr().err.count("\n") == 1

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 import mast
 from mast.cli import main
 from mast.core.errors import UserError
-from mast.core.files import short_name
 from mast.core.run import RunFolder
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.calibration import calibrate
@@ -235,35 +234,6 @@ def test_a_table_says_what_the_classifier_says(
     ((name, count), *_) = Counter(columns["class"]).most_common()
     assert f"24 images of {strange}: {name} {count}, " in summary
     assert {*unsure} == {at for at, of in enumerate(columns["probability"]) if of < 0.5}
-
-
-def test_default_names_fit_into_255_bytes(
-    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    long = 125 * "ä"  # two bytes each
-    data = shutil.copytree(photos, Path(long, long, long))
-    fitted = mast.fit(data, ours.path, settings=QUICK)
-    table = mast.predict(data / "test", fitted.path).file
-    names = [mast.configure(data=data).folder().name, table.name, short_name(long)]
-    assert len({*names, short_name(f"{long}a")}) == 4
-    assert all(len(name.encode()) <= 220 for name in names)  # with room for an ending
-
-
-def test_one_of_several_classifiers_is_named(
-    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    for data in (photos, photos / "train"):
-        mast.fit(data, ours.path, settings=QUICK)
-    assert main(["predict", str(photos / "test"), "--classifier", str(ours.path)]) == 2
-    commands = re.findall("`(.*?)`", capsys.readouterr().err)
-    assert len(commands) == 2
-    for command in commands:
-        words = shlex.split(command.replace("FOLDER", str(photos / "test")))
-        assert main(words[1:]) == 0, command
-    assert len(list(tmp_path.glob("predictions-*.csv"))) == 2  # neither replaces the other's
 
 
 def test_a_fine_tuned_network_is_kept(ours: RunFolder, photos: Path, tmp_path: Path) -> None:

@@ -158,18 +158,3 @@ def test_tiles_are_judged_by_probes_that_saw_no_other_of_their_scene(tmp_path: P
     rows = zip(table["path"], table["quality"], strict=True)
     judged = {path[:3] for path, quality in rows if np.isfinite(quality)}
     assert judged == {"a/0", "a/1", "a/2", "b/3", "b/4"}, "of c there is one file"
-
-
-def test_labels_that_say_nothing_are_not_checked(
-    ours: RunFolder, photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    shutil.copytree(photos / "test" / "class0", tmp_path / "set" / "class0")
-    assert list(mast.outliers(tmp_path / "set", ours.path).columns) == ["path", "score", "distance"]
-    assert "labels are not checked: fewer than two classes have several images" in caplog.text
-    bare = tmp_path / "set" / "class0"
-    for options, refused in (
-        ({}, "has no labels: leave target"),
-        ({"labels": False}, "is for lab"),
-    ):
-        with pytest.raises(UserError, match=refused):
-            mast.outliers(bare, ours.path, target="class", **options)

@@ -1,6 +1,5 @@
 """Every figure of the paper on cases whose answer is known by hand; what a run lacks is said."""
 
-import colorsys
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -9,18 +8,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from matplotlib.colors import to_hex, to_rgb
-from subjects import NAMES, conforms, drawn_pairs, scores, whole
+from subjects import NAMES, conforms, drawn_pairs, whole
 from torch import Tensor
 
 from mast.analyses import ChangeBy, Images, Subject
-from mast.analyses.figure import GRAY, save
 from mast.analyses.neighbours import Neighbours
 from mast.core.errors import UserError
-from mast.data.generated import CLASSES
 from paper.analyses import FIGURES
-from paper.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
-from paper.analyses.base import class_colors, palette
+from paper.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, Advice, verdict
 from paper.analyses.invariance import MAGNITUDES, Invariance
 from paper.analyses.predicted_operators import Pairs, PredictedOperators
 from paper.analyses.predictions import Predictions
@@ -64,20 +59,6 @@ def test_what_a_block_shows_is_predicted_from_it_alone() -> None:
     assert soft["block"].tolist() == [-1, -1, -1]
 
 
-def test_tiles_of_a_file_are_in_one_half() -> None:
-    """A view shows of which file it is, which tells nothing of other files."""
-    file_P = np.arange(80) // 2
-    of_file_PD, drawn_F1 = torch.eye(40)[file_P], np.random.default_rng(0).normal(size=(40, 1))
-    both = torch.zeros(80, 40), of_file_PD
-    pairs = Pairs(np.arange(80), both, both, {"rotate": drawn_F1[file_P]})
-    subject = replace(whole(), mask_DK=None, extras={"pairs": lambda: pairs})
-    tiles = [f"{at}.tif@x{x}y0" for at in range(40) for x in (0, 8)]
-    for names, low, high in ((tiles, -np.inf, 1), (range(80), 10, 101)):
-        images = replace(subject.images, names=tuple(map(str, names)))
-        explained = PredictedOperators().compute(replace(subject, images=images))["explained"]
-        assert low < explained.min() <= explained.max() < high
-
-
 def test_a_turn_of_hue_is_predicted_and_half_of_what_has_as_much_noise() -> None:
     draw = np.random.default_rng(0)
     image_P = np.tile(np.arange(500), 4)
@@ -105,37 +86,6 @@ def test_a_turn_of_hue_is_predicted_and_half_of_what_has_as_much_noise() -> None
     lost = pairs._replace(embedding=(torch.full((2, 2), math.nan),) * 2)
     with pytest.raises(UserError, match="not finite: the run diverged"):
         PredictedOperators().compute(replace(subject, extras={"pairs": lambda: lost}))
-
-
-def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
-    """Texts and colors are those of the classes, whatever matplotlib would read in them."""
-    subject = whole()
-    images = replace(subject.images, classes={"class": ("_a", "cash$ and $x^{")})
-    arrays = SubspacesAnalysis().compute(replace(subject, images=images))
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        save(SubspacesAnalysis().draw(arrays), tmp_path / name / "figure.npz")
-    one, two = ((tmp_path / name / "figure.svg").read_text() for name in ("one", "two"))
-    assert one == two
-    assert "_a</text>" in one
-    assert "cash$ and $x^{</text>" in one
-    assert (tmp_path / "one" / "figure.png").stat().st_size > 0
-    images = replace(subject.images, classes={"class": ("blue", "red")})
-    arrays = SubspacesAnalysis().compute(replace(subject, images=images))
-    points = SubspacesAnalysis().draw(arrays).axes[0].collections
-    assert [to_hex(each.get_facecolor()[0]) for each in points] == ["#0343df", "#e50000"]
-    assert [to_hex(edge) for edge in points[0].get_edgecolor()] == [GRAY.lower()]
-
-
-def test_classes_that_are_named_like_colors_have_them() -> None:
-    for names in (("red", "apple"), ("gray", "grey")):
-        assert class_colors(names) == (palette(2), None)
-    fills, outline = class_colors(CLASSES["color"])
-    hues = [colorsys.rgb_to_hsv(*to_rgb(fill))[0] for fill in fills]
-    for at, hue in enumerate(hues):  # eighths of a turn, as the images are drawn
-        assert abs((hue - at / 8 + 0.5) % 1 - 0.5) < 1 / 16 + 0.01
-    assert outline == GRAY
-    assert class_colors(("White", "BLACK")).fills == ("#ffffff", "#000000")
 
 
 def test_similarity_of_an_embedding_that_turns() -> None:
@@ -214,19 +164,6 @@ def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
     assert np.array_equal(SubspacesAnalysis().compute(subject)["points"], points_AN2)
 
 
-def test_images_without_labels_are_mapped_and_ranked() -> None:
-    subject = whole()
-    subject = replace(subject, images=replace(subject.images, labels={}))
-    arrays = SubspacesAnalysis().compute(subject)
-    assert "Without labels" in SubspacesAnalysis().caption(arrays)
-    assert SubspacesAnalysis().details(arrays).grid is None
-    SubspacesAnalysis().draw(arrays)
-    ranked = Uncertainty().compute(subject)
-    assert ranked["tasks"].size == ranked["class_name"].size == 0
-    Uncertainty().draw(ranked)
-    assert "rises with the magnitude of 1 of 2" in Uncertainty().caption(ranked)
-
-
 def test_uncertainty_of_a_model_that_is_unsure_of_turned_and_of_odd_images() -> None:
     arrays = Uncertainty().compute(whole())
     assert arrays["operators"].tolist() == ["rotate", "shear_x"]
@@ -283,18 +220,6 @@ def test_advice_on_what_a_task_loses() -> None:
     assert "shape needs what is destroyed by rotate (-20)." in Advice().caption(arrays)
     grid = Advice().details(arrays).grid
     assert [row[1] for row in grid.rows[:3]] == ["shear x", "invert", "rotate"]
-
-
-def test_sets_that_were_measured_with_other_operators() -> None:
-    more = tuple(replace(score, set_name="other") for score in scores(("rotate", "cutout")))
-    arrays = Advice().compute(replace(whole(), extras={"scores": (*scores(NAMES), *more)}))
-    assert arrays["operators"].tolist() == [*NAMES, "cutout"]
-    assert np.isnan(arrays["change"][2]).tolist() == [False, True, True, False]
-    assert verdict(arrays, 2, 1) == UNMEASURED
-    grid = Advice().details(arrays).grid
-    # First what was not measured, then from what costs least to what costs most.
-    assert [row[1] for row in grid.rows[-4:]] == ["shear x", "invert", "cutout", "rotate"]
-    Advice().draw(arrays)
 
 
 @pytest.mark.parametrize(
