@@ -40,7 +40,6 @@ def evaluate(
     device: Device = "auto",
     precision: Precision = "float32",
     seed: int = 0,
-    cache: bool = True,
     weights: str | Path | None = None,
     untrained: bool = False,
     near_duplicates: bool = False,
@@ -64,8 +63,6 @@ def evaluate(
             such as knn.temperatures=0.1.
         precision: Precision of the forward pass and of training; as in `mast pretrain`.
         seed: Seed of the protocols and of the test split of a folder without splits.
-        cache: Whether to cache features, keyed by the content of encoder and images, and for a
-            module also by its output on noise, which reveals a changed forward pass.
         untrained: Evaluate the weights that a run started from (results go to `untrained/` in the
             run folder), or an architecture with random ones.
         near_duplicates: Also list test images whose features nearly equal those of a training
@@ -134,7 +131,7 @@ def evaluate(
             loaded = loaded._replace(folder=loaded.folder / SPACES / short_name(name))
         bench = Bench(compute, loaded.folder / EVALUATIONS)
         by = load_search_encoder(
-            options, invariances, compute, cache, bench,
+            options, invariances, compute, bench,
             lambda size, model, _: sets.learning(size, model).train, loaded,
         )  # fmt: skip
         measured = by.encoder
@@ -143,7 +140,7 @@ def evaluate(
             @functools.cache
             def representation(name: str) -> FrozenEncoder:
                 of_run = load_representation(cast(str | Path, encoder), name, size)
-                return frozen(of_run, encoder, compute, cache)
+                return frozen(of_run, encoder, compute)
 
             measured.representations = representation
 

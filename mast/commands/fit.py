@@ -68,7 +68,6 @@ def fit(
     space: str | Path | None = None,
     device: Device = "auto",
     seed: int = 0,
-    root: str | Path | None = None,
     download: bool = False,
     untrained: bool = False,
     weights: str | Path | None = None,
@@ -94,7 +93,6 @@ def fit(
         ignore: Changes that should not count: operators, properties such as color, or "all". For a
             linear head. The file stores the choice, so `mast predict` needs no option.
         seed: Random seed.
-        root: Folder with torchvision and Hugging Face sets; by default `downloads` in the cache.
         download: Allow downloading the set and the weights.
         groups: How images of one patient, video or place are recognized: a column of a list, a
             level of subfolders from 1, or a regular expression on the path with one group. Splits
@@ -133,7 +131,7 @@ def fit(
     loaded = load(*options)
     compute = Compute(find_device(device))
     bench = Bench(compute, loaded.folder / EVALUATIONS)
-    sets = NamedSets(data, root=root, download=download, max_broken=max_broken)
+    sets = NamedSets(data, download=download, max_broken=max_broken)
     by = load_search_encoder(
         options, invariances, compute, bench=bench, loaded=loaded,
         photos=lambda size, model, _: sets.learning(size, model).train,

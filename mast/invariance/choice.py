@@ -128,7 +128,6 @@ def load_search_encoder(
     options: EncoderOptions,
     invariances: InvarianceChoice,
     compute: Compute,
-    cache: bool = True,
     bench: Bench | None = None,
     photos: Callable[..., CanvasSet] | None = None,
     loaded: Loaded | None = None,
@@ -164,17 +163,17 @@ def load_search_encoder(
                     "folder that `mast adapt` wrote"
                 )
             at = at_depths(loaded, encoder)
-            canvases = photos(at.size, at.module, frozen(at, encoder, compute, cache).see)
+            canvases = photos(at.size, at.module, frozen(at, encoder, compute).see)
             adapted = measured(at, encoder, canvases, compute)
             if adapted is None and (invariances.pairs or file):
                 raise UserError(f"pairs and space need {FEWEST} photos, got {len(canvases)}")
         if adapted is None:
-            return SearchEncoder(frozen(loaded, encoder, compute, cache, bench), loaded.size)
+            return SearchEncoder(frozen(loaded, encoder, compute, bench=bench), loaded.size)
         chosen = {kind: _acting(adapted, names) for kind, names in words.items()}
         chosen = {kind: names for kind, names in chosen.items() if names}
     closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
     chosen = chosen or {"space": [DEPTHS]}
-    whole = frozen(loaded_depths(adapted.depths), encoder, compute, cache)
+    whole = frozen(loaded_depths(adapted.depths), encoder, compute)
     by = SearchEncoder(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
     return by if file is None else by.weighted(read_weights(file, adapted))
 

@@ -12,11 +12,9 @@ import pandas
 import pyarrow.parquet
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
 from layouts import write_coco
 from PIL import Image
 from tiny import Pooled
-from torch import Tensor, nn
 
 import mast
 from mast.cli import main
@@ -63,28 +61,6 @@ def test_a_linear_classifier_scores_as_the_protocol(
     assert predicted.to_pandas()["class"].tolist() == [row["class"] for row in rows]
     right = [row["path"].startswith(f"{row['class']}/") for row in rows]
     assert 100 * np.mean(right) == pytest.approx(result.targets["class"].values["top1"])
-
-
-class Own(nn.Module):
-    """In its own precision, with features that hardly vary, and a width that is called channels."""
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.channels = 16
-        self.scale = nn.Parameter(torch.tensor(0.01, dtype=dtype))
-
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(images_BCHW, 2).flatten(1).to(self.scale.dtype) * self.scale
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_any_module_s_classifier_scores_as_was_said(
-    photos: Path, tmp_path: Path, dtype: torch.dtype
-) -> None:
-    fitted = mast.fit(photos, Own(dtype), size=32, out=tmp_path / "fitted.safetensors")
-    assert fitted.about["validation"]["top1"] == 100
-    (result,) = mast.evaluate(mast.load_classifier(fitted.path, Own(dtype)), photos)
-    assert result.targets["class"].values["top1"] == 100
 
 
 def test_the_temperature_is_that_of_images_that_were_held_out(

@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from layouts import SQUARE, box, coco_document, picture, voc_object, write_coco,
 from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data import DataConfig, describe, open_canvas, open_source
+from mast.data import describe, open_source
 from paper.annotated import VOC_CLASSES, Annotated
 
 CAT_DOG = voc_object("dog", (1, 1, 8, 6)) + voc_object("cat", (3, 2, 4, 5), difficult=1)
@@ -61,19 +60,6 @@ def test_coco_set(coco):
     assert (len(source.objects(1)), source.objects(1).boxes_N4.shape) == (0, (0, 4))
     assert source.objects(2).boxes_N4.tolist() == [[5, 2, 8, 3.5]]  # clipped
     assert (source.objects(2).masks, source.objects(2).area_N.tolist()) == ((None,), [4.5])
-
-
-def test_boxes_outside_or_of_no_area_are_dropped_and_counted(tmp_path, caplog):
-    annotations = [
-        box(10, 3, [1, 1, 2, 2]),
-        box(20, 3, [9, 1, 2, 2]),  # right of the image
-        box(20, 7, [1, 1, 0, 2]),
-        box(30, 7, [4, 4, -2, 1]),
-    ]
-    source = opened(write_coco(tmp_path / "coco", annotations=annotations))
-    assert source.multilabels["objects"].tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 0]]
-    assert "3 of 4 boxes" in caplog.text
-    assert "20.png" in caplog.text
 
 
 @pytest.mark.parametrize(("orientation", "ending"), [(6, "jpg"), (8, "tif")])
@@ -195,17 +181,6 @@ def test_places_that_do_not_fit(coco, voc, tmp_path):
 
 
 # ------------------------------------------------------------------------------ canvases
-
-
-def test_canvases_carry_the_labels_of_what_is_kept(coco, tmp_path):
-    (coco / "train2017" / "20.png").write_bytes(b"no image")
-    config = DataConfig(f"coco:{coco}@train2017", cache=tmp_path / "cache", max_broken=0.5)
-    for canvases in (open_canvas(config, 32), open_canvas(replace(config, cache_limit_gb=0), 32)):
-        assert canvases.identifiers == ["10.png", "30.png"]
-        assert canvases.multilabels["objects"].tolist() == [[1, 1, 0], [1, 0, 0]]
-        assert canvases.classes == {"objects": ("cat", "dog", "owl")}
-        assert canvases.targets == {}
-        assert canvases.subset([1, 1]).multilabels["objects"].tolist() == [[1, 0, 0], [1, 0, 0]]
 
 
 def test_sets_joined(tmp_path):

@@ -9,9 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from subjects import NAMES, conforms, drawn_pairs, whole
-from torch import Tensor
 
-from mast.analyses import ChangeBy, Images, Subject
+from mast.analyses import Images, Subject
 from mast.analyses.neighbours import Neighbours
 from mast.core.errors import UserError
 from paper.analyses import FIGURES
@@ -106,34 +105,6 @@ def test_similarity_of_an_embedding_that_turns() -> None:
     assert arrays["similarity_beside"].shape == arrays["margin_beside"].shape == (1, 2, 5)
 
 
-def test_the_own_subspace_leads_where_it_does_beyond_chance() -> None:
-    """Images turn by different angles; the first mask sees less of it than the second."""
-    angle_N = torch.linspace(0.2, 1.0, 8)
-
-    def embed(change: ChangeBy | None) -> Tensor:
-        turn_N = angle_N * (0.0 if change is None else float(change[1] or 0))
-        return torch.stack([turn_N.cos(), turn_N.sin() / 2, turn_N.sin()], dim=1)
-
-    masks = torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    subject = replace(whole(NAMES[:2], masks), embed=embed)
-    arrays = Invariance().compute(subject)
-    own_N = 1 / (1 + angle_N.tan() ** 2 / 4).sqrt()
-    lead_N = (own_N - angle_N.cos()).double()
-    lead = float(lead_N.mean())
-    assert arrays["lead"] == pytest.approx([lead, -lead], abs=1e-6)
-    # Student's t of seven degrees of freedom.
-    margin = 2.364624 * float(lead_N.std()) / 8**0.5
-    assert arrays["lead_margin"] == pytest.approx([margin] * 2, abs=1e-5)
-    assert "most invariant for 1 of the 2 operators" in Invariance().caption(arrays)
-    one = Invariance().compute(replace(subject, embed=lambda change: embed(change)[:1]))
-    assert np.isnan(one["lead_margin"]).all()  # of one image nothing is beyond chance
-    assert "most invariant for 0 of the 2 operators" in Invariance().caption(one)
-    Invariance().draw(one)
-    shared = Invariance().compute(replace(subject, mask_DK=masks[:, :1].repeat(1, 2)))
-    assert np.isnan(shared["lead"]).all()  # no other subspace
-    assert "most invariant" not in Invariance().caption(shared)
-
-
 def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
     shape_N, color_N = np.arange(24) % 2, np.arange(24) // 12
     embedding_ND = torch.cat(
@@ -182,20 +153,6 @@ def test_uncertainty_of_a_model_that_is_unsure_of_turned_and_of_odd_images() -> 
     same = Uncertainty().compute(replace(whole(), extras={"uncertainty": lambda _: torch.ones(10)}))
     assert same["score"].tolist() == [0] * 10
     assert "is the same for every image" in Uncertainty().caption(same)
-
-
-def test_rank_correlation_over_classes() -> None:
-    labels_N = np.arange(9) // 3
-    images = Images(
-        tuple("abcdefghi"), np.zeros((9, 2, 2, 3), np.uint8), {"class": labels_N},
-        {"class": ("x", "y", "z")},
-    )  # fmt: skip
-    hits = {"class": np.array([1, 1, 1, 1, 1, 0, 1, 0, 0])}
-    extras = {"uncertainty": lambda _: torch.arange(9.0), "hits": hits}
-    subject = Subject("run", images=images, extras=extras)
-    arrays = Uncertainty().compute(subject)
-    assert arrays["class_accuracy"] == pytest.approx([100, 200 / 3, 100 / 3])
-    assert arrays["class_correlation"] == pytest.approx([-1])
 
 
 def test_what_subspaces_keep_of_a_task() -> None:

@@ -10,7 +10,6 @@ from tiny import ENCODER
 
 import mast
 from experiments.beyond import READ, TRAINED, WAYS, Beyond
-from experiments.small import DEPTHS, ROWS, Small, Tasks
 from mast.evaluation.protocols.run import EvaluationSettings
 from paper.experiment import Workplace, perform
 
@@ -39,24 +38,6 @@ def photos(sets: Path, tmp_path: Path) -> Path:
 
 def place(photos: Path, pretrain: Any = mast.pretrain) -> Workplace:
     return Workplace(photos, photos.parent / "out", pretrain, mast.evaluate, "cpu")
-
-
-def test_candidates_are_scored_on_validation_images_with_every_seed(photos: Path) -> None:
-    linear = dict.fromkeys(("cifar10", "flowers17", "textures", "photos"), ("linear",))
-    columns = {"photos/class/linear": "photos", f"{DEPTHS}photos/class/linear": "photos, depths"}
-    groups = {"photos": ("photos/class/linear",)}
-    tasks = Tasks({"validation": linear}, columns, groups, ("photos",), size=32, depths=True)
-    rows = {"vicreg": ROWS["vicreg"]._replace(rates=ROWS["vicreg"].rates[:2])}
-    experiment = Small(
-        rows, 24, 1, 8, asdict(ENCODER), SETTINGS, tasks, results="candidates", tested=False
-    )
-    runs, results = perform(experiment, place(photos), [0, 1])
-    assert [run.state for run in runs] == ["finished"] * 4
-    assert {result["seed"] for result in results.values()} == {0, 1}
-    assert columns.keys() <= next(iter(results.values()))["scores"].keys()
-    (row,) = experiment.table(results).rows
-    assert row[:2] == ("VICReg", "2")
-    assert row[2:4] == row[4:]  # of one set, its scores and their means
 
 
 def test_ways_from_weights_are_tested_at_the_best_rate(photos: Path) -> None:
