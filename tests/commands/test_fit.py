@@ -12,7 +12,6 @@ import pandas
 import pyarrow.parquet
 import pytest
 import torch
-from layouts import write_coco
 from PIL import Image
 from tiny import Pooled
 
@@ -118,9 +117,6 @@ def test_a_classifier_is_tested_on_labelled_images(
     assert f"{result.protocol} on {readable(str(labelled))}: by class" in page
     with pytest.raises(UserError, match="tested as it is: leave protocols out"):
         mast.evaluate(fitted.path, labelled, "svm")
-    features = mast.embed(photos / "test", ours.path, tmp_path / "f.npz")
-    with pytest.raises(UserError, match="encodes images itself: leave features out"):
-        mast.predict(photos / "test", mast.load_classifier(fitted.path), features=features)
     (seen,) = mast.evaluate(fitted.path, photos / "train")
     assert seen.duplicates == {"train": 48}
     for at in range(3):
@@ -226,22 +222,6 @@ def test_a_fine_tuned_network_is_kept(ours: RunFolder, photos: Path, tmp_path: P
     with torch.no_grad():
         assert not torch.equal(fitted.classifier.encoder(images), encoder(images))
         assert torch.equal(mast.load_classifier(fitted.path)(images), fitted.classifier(images))
-
-
-def test_what_cannot_be_learned_is_one_line(
-    ours: RunFolder, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    coco = f"coco:{write_coco(tmp_path / 'coco')}"
-    for options, message in (
-        ("factors:32", "has several targets: give target, one of shape, color"),
-        (f"{coco}", "labels of several classes per image, and a classifier tells one"),
-        (f"{photos}/train/class0", "has no labels"),
-        (f"{photos} penalty=1", "Did you mean 'penalties'"),
-    ):
-        assert main(["fit", *shlex.split(options), "--encoder", str(ours.path)]) == 2
-        said = capsys.readouterr().err
-        assert message in said
-        assert said.count("\n") <= 1 + said.count("looks like")
 
 
 def test_what_the_manual_shows_runs(
