@@ -94,10 +94,6 @@ def adapt(
 
     Returns:
         The adapted encoder and its folder.
-
-    Raises:
-        UserError: No such encoder, operator or layer; fewer than 10 images; features that are not
-            finite or do not vary; a folder that cannot be written.
     """
     encoder = or_default(encoder, data)
     from torch import nn

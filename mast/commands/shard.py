@@ -92,10 +92,6 @@ def shard(
         workers: Threads; by default one per core.
         root: Folder with torchvision and Hugging Face sets.
         download: Allow downloading the set.
-
-    Raises:
-        UserError: There are no such images, too many are broken, the folder has something else, or
-            it cannot be written; or files have more than 8 bits or other channels than RGB.
     """
     for name, value in {"size": size, "images": images}.items():
         if value < 1:

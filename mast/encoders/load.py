@@ -135,11 +135,6 @@ def load(
         return _foreign(Path(weights or path), name, size, options)._replace(own=own)
     if is_name:
         return _random(str(run), 224 if size is None else size, seed, untrained)
-    if (path / ADAPTED).is_file() and not RunFolder(path).encoder.is_file():
-        raise UserError(
-            f"{path} is of a module of your own: give it, as in "
-            "mast.load_adapted(path, encoder=module)"
-        )
     encoder = load_encoder(path)
     size = encoder.size if size is None else size
     folder = path if path.is_dir() else path.parent

@@ -117,6 +117,9 @@ def test_a_classifier_is_tested_on_labelled_images(
     assert f"{result.protocol} on {readable(str(labelled))}: by class" in page
     with pytest.raises(UserError, match="tested as it is: leave protocols out"):
         mast.evaluate(fitted.path, labelled, "svm")
+    features = mast.embed(photos / "test", ours.path, tmp_path / "f.npz")
+    with pytest.raises(UserError, match="encodes images itself: leave features out"):
+        mast.predict(photos / "test", mast.load_classifier(fitted.path), features=features)
     (seen,) = mast.evaluate(fitted.path, photos / "train")
     assert seen.duplicates == {"train": 48}
     for at in range(3):
