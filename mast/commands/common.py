@@ -63,10 +63,10 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
 
     `data` may be files, a DataFrame or PIL images as well (`set_name`), `encoder` an `Encoder`.
     """
-    text = inspect.getdoc(function) or ""
+    text, signature = inspect.getdoc(function) or "", inspect.signature(function)
     shared = [
         "    " + textwrap.fill(f"{name}: {TEXTS[name]}", 92, **WRAPPED)
-        for name in inspect.signature(function).parameters
+        for name in signature.parameters
         if name in TEXTS and f"\n    {name}: " not in text
     ]
     before, returns, after = text.partition("\n\nReturns:")
@@ -76,17 +76,15 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
-        names = [*inspect.signature(function).parameters]
-        values: dict[str, Any] = dict(zip(names, args, strict=False)) | kwargs
-        if len(values) < len(args) + len(kwargs):  # too many, or one twice: Python says which
-            return function(*args, **kwargs)
+        bound = signature.bind_partial(*args, **kwargs)
+        values = bound.arguments
         if isinstance(values.get("encoder"), Encoder):
             values["encoder"] = values["encoder"].module
         if not isinstance(data := values.get("data"), str | Path | NamedSets | None):
             from mast.data import set_name
 
             values["data"] = set_name(data)
-        return checked(**values)  # type: ignore[call-arg]
+        return checked(*bound.args, **bound.kwargs)
 
     return called
 

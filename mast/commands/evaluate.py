@@ -52,7 +52,8 @@ def evaluate(
     Hyperparameters are tuned on validation images, or on a tenth of the training images if there
     are none; the test set is scored once. Results go to `evaluations/<protocol>-<set>.json` in the
     run folder; for random weights in `runs/<name>-random-<seed>`, for published weights in
-    `runs/<name or file>-<SHA-256>`, for a module in `runs/<class>-<SHA-256>`.
+    `runs/<name or file>-<SHA-256>`, for a module in `runs/<class>-<SHA-256>`; with ignore, match or
+    space below `spaces/` there.
 
     Args:
         data: The labeled dataset, such as `flowers17`, or a folder with one subfolder per class,
@@ -67,9 +68,6 @@ def evaluate(
             run folder), or an architecture with random ones.
         near_duplicates: Also list test images whose features nearly equal those of a training
             image; exact copies are always counted.
-        ignore: Changes that should not count: operators, properties such as color, or "all".
-            Measured on some of the training images, unless `mast adapt` did; results go to
-            `spaces/`.
 
     Returns:
         One result per protocol; in the first process, none in the others.

@@ -58,8 +58,6 @@ def outliers(
             sampled); by default the set itself.
         labels: Whether to check labels.
         target: The labels to check if the set has several kinds; by default the first.
-        ignore: Changes that should not count, for distances and probes: operators, properties such
-            as color, or "all".
         seed: Seed of the folds that check labels.
 
     Returns:
