@@ -73,7 +73,7 @@ def neighbours(
     from mast.data import open_files
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import InvarianceChoice
-    from mast.invariance.pairs import in_words, is_weights, write_weights
+    from mast.invariance.pairs import is_weights, write_weights
     from mast.page import GalleryRow, Item, Thumbnails
     from mast.search.nearest import nearest
 
@@ -99,7 +99,8 @@ def neighbours(
     k = min(k, most)
     if by_pairs:
         learned = _weights(by, canvases, data, pairs)
-        say(in_words(learned))
+        numbers = ", ".join(f"{name} {value:.2g}" for name, value in learned.items())
+        say(f"weights that your pairs choose (0 ignores, 1 changes nothing): {numbers}")
         if weights_file is not None:
             assert by.adapted is not None
             write_weights(weights_file, learned, by.adapted, pairs)

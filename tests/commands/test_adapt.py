@@ -296,7 +296,7 @@ def test_pairs_choose_and_their_weights_are_kept(
     assert agreed["hue"][0] > agreed["pattern"][0] + 0.3
     assert agreed["pattern"][1] > agreed["hue"][1] + 0.3
     said = capsys.readouterr()
-    assert "your pairs ignore color" in said.out + said.err
+    assert "your pairs choose (0 ignores, 1 changes nothing): color 0" in said.out + said.err
     mast.embed(colors, adapted.path, tmp_path / "seen.npz", space=file, device="cpu")
     with np.load(tmp_path / "seen.npz") as arrays:
         assert any(word.startswith("color ") for word in arrays["weighted"].tolist())
