@@ -101,14 +101,14 @@ def adapt(
     from mast.core.compute import Compute
     from mast.core.launch import find_device
     from mast.data import DataConfig, open_photos
-    from mast.encoders.load import EncoderOptions, frozen, load
+    from mast.encoders.load import frozen, load
     from mast.invariance import measure
     from mast.invariance.adapted import save_adapted
     from mast.models import Depths, Encoder, save_encoder
 
     if images < measure.FEWEST:
         raise UserError(f"images must be {measure.FEWEST} or more, got {images}")
-    loaded = load(*EncoderOptions(encoder, size, weights, download, untrained, seed))
+    loaded = load(encoder, size, weights, download, untrained, seed)
     whole = measure.at_depths(loaded, encoder, layers)
     depths = cast(Depths, whole.module)
     named = measure.operators_of(operators, depths.channels)

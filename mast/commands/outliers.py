@@ -98,7 +98,9 @@ def outliers(
         reading = bank.reading if bank.reading.layout.deep else None
     canvases = by.opened(photos, reading)
     labelled = _labels(canvases, target) if labels else None
-    features_ND, first_N = by.features(canvases).to(by.encoder.device), first_copies(canvases)
+    features_ND, first_N = by.features(canvases).to(by.encoder.device), np.arange(len(canvases))
+    if labelled is not None or bank is None:
+        first_N = first_copies(canvases)
     bank_ND, first_B = features_ND, first_N
     if bank is not None:
         bank_ND, first_B = by.features(bank).to(features_ND.device), first_copies(bank)
