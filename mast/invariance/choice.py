@@ -160,7 +160,7 @@ def load_search_encoder(
             if photos is None:
                 raise UserError(
                     f"ignore and match need photos to measure {source_name(encoder)} on: give a "
-                    "folder that `mast adapt` wrote"
+                    "folder that `mast adapt` wrote, or call measure(photos) first"
                 )
             at = at_depths(loaded, encoder)
             canvases = photos(at.size, at.module, frozen(at, encoder, compute).see)
