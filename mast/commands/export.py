@@ -93,7 +93,7 @@ def _in_space(original: Original, model: str | Path, invariances: InvarianceChoi
 
     if original.classifier is not None:
         raise UserError("a classifier has its features: leave ignore, match and space out")
-    seen = load_search_encoder(EncoderOptions(model), invariances, Compute("cpu"), cache=False)
+    seen = load_search_encoder(EncoderOptions(model), invariances, Compute("cpu"))
     assert isinstance(seen.encoder.module, InSpace)
     return replace(original, space=seen.encoder.module, chosen=seen.chosen)
 

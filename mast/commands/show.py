@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,29 +155,25 @@ def show_views(
     config: PretrainConfig,
     out: str | Path = "views.png",
     images: int = 6,
-    progress: float = 1.0,
 ) -> Path:
     """Draw images next to views that pretraining would see, captioned with their operators.
 
     Args:
-        config: Data, views, schedule, size and seed are used.
+        config: Data, views, size and seed are used. All operators may act.
         out: PNG to write.
         images: Number of images.
-        progress: Progress of the run, in [0, 1]: a staged schedule starts with single operators.
 
     Returns:
         The file.
     """
     from mast.analyses.figure import is_views_grid, views_grid
 
-    if images < 1 or not 0 <= progress <= 1:
-        raise UserError(
-            f"expected images of 1 or more and progress in [0, 1], got {images} and {progress:g}"
-        )
+    if images < 1:
+        raise UserError(f"images must be 1 or more, got {images}")
     target = out_file(out, {".png": is_views_grid})
     import torch
 
-    from mast.augment import Pipeline, center_views, describe, draw_chosen, draw_views
+    from mast.augment import Pipeline, center_views, describe, draw_views
     from mast.core.seeds import stream
     from mast.data import open_canvas
 
@@ -186,8 +181,7 @@ def show_views(
     index_B = torch.randperm(len(canvases), generator=stream(config.seed, 0, 0))[:images]
     batch = canvases.batch(index_B)
     pipeline = Pipeline(config.preset, config.size)
-    choose = partial(draw_chosen, config.schedule, len(pipeline.names), progress)
-    views = draw_views(pipeline, batch, (config.seed, 0, 1), choose)
+    views = draw_views(pipeline, batch, (config.seed, 0, 1))
     captions = [
         [describe(record, sample) for record in views.records] for sample in range(len(index_B))
     ]

@@ -28,10 +28,9 @@ def test_a_broken_image_is_a_row_with_its_reason(data: Path, tmp_path: Path) -> 
     classifier = mast.load_classifier(fitted.path, encoder)
     told = mast.predict(data, classifier, tmp_path / "told.csv")
     ranked = mast.outliers(data, encoder, tmp_path / "ranked.csv", size=32, labels=False)
-    assert (sum(told.counts.values()), told.broken) == (WHOLE, 1)
-    assert "1 more is broken" in told.text
+    assert f"{WHOLE} images of {data} (1 more is broken): " in repr(told)
     assert ranked.columns["path"][-1] == "class0/empty.jpg"
-    for table in (told.path, tmp_path / "ranked.csv"):
+    for table in (told.file, tmp_path / "ranked.csv"):
         with table.open(newline="") as file:
             *rows, last = csv.DictReader(file)
         assert len(rows) == WHOLE

@@ -4,7 +4,6 @@ import hashlib
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import torchvision
@@ -13,11 +12,7 @@ import mast
 from mast.cli import main
 from mast.core.compute import Compute
 from mast.core.errors import UserError
-from mast.core.files import default_cache
 from mast.core.run import RunFolder
-from mast.data import open_canvas
-from mast.data.store import ImageStore
-from mast.encoders.frozen import FrozenEncoder
 from mast.encoders.load import frozen, load
 from mast.evaluation.result import Result
 from paper.measured import labelled, unmeasured
@@ -40,18 +35,6 @@ def test_paths_are_text_or_paths_and_one_protocol_a_name(ours: RunFolder, photos
     assert Result.read(file).sizes == {"train": 48, "test": 24}
     # Classes differ by their color channel, which even this encoder sees.
     assert Result.read(file).targets["class"].values["top1"] > 60.0
-
-
-def test_precision_is_that_of_the_encoder(
-    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    (result,) = mast.evaluate(ours.path, photos, "knn", precision="bfloat16")
-    assert result.settings["extraction"]["precision"] == "bfloat16"
-    encoder = FrozenEncoder(mast.load_encoder(ours.path), Compute(dtype=torch.bfloat16))
-    test, store = open_canvas(str(photos / "test"), 32), ImageStore(default_cache())
-    (name,) = [kept.name for kept in store.kept()]
-    assert np.array_equal(store.features(name, test.keys)[0], encoder.features(test, 32))
 
 
 def test_what_was_measured_after_other_training_images_does_not_count(
