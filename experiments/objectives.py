@@ -19,7 +19,7 @@ from mast.config import PretrainConfig
 from mast.losses import contrast, covariance, invariance, variance
 from mast.methods import METHODS, HostInputs, Images, MethodEntry
 from mast.methods.base import output_of, spread
-from mast.methods.parts import OperatorPrediction, destroyers
+from mast.methods.parts import OperatorPrediction, changing
 from mast.methods.simclr import SimCLR, SimCLRConfig
 from mast.methods.vicreg import VICReg, VICRegConfig
 from mast.models import MLP, Encoder, ExemptBlocks, MLPConfig
@@ -121,7 +121,7 @@ class ByDepth(Block):
         self, config: BlockConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        features, names = shallow(encoder), destroyers(operators, config.predicted)
+        features, names = shallow(encoder), changing(operators, config.predicted)
         if config.block:
             self.of_block = self.block(features)
             self.block_prediction = OperatorPrediction(
@@ -170,7 +170,7 @@ class MaskedContrast(SimCLR):
         seed: int = 0,
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        members = [destroyers(operators, (name,)) for name in config.exempt]
+        members = [changing(operators, (name,)) for name in config.exempt]
         group_of = {name: group for group, names in enumerate(members) for name in names}
         self.masks = ExemptBlocks(
             config.projector.dim, [group_of.get(name) for name in operators], config.exempt_share
@@ -220,7 +220,7 @@ class ContrastByDepth(MaskedContrast):
         seed: int = 0,
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        features, names = shallow(encoder), destroyers(operators, config.predicted)
+        features, names = shallow(encoder), changing(operators, config.predicted)
         self.prediction = OperatorPrediction(config.prediction, features, names, "depths")
 
     def read(self, images: Images) -> tuple[Sequence[Tensor], Sequence[Tensor]]:

@@ -29,8 +29,8 @@ from mast.methods.parts import (
     OperatorPrediction,
     Part,
     PredictionConfig,
+    changing,
     check_properties,
-    destroyers,
 )
 from mast.models import MLP, Encoder, Encoding, MLPConfig
 
@@ -97,7 +97,7 @@ class PairConfig(MethodConfig):
 
     Attributes:
         predicted: Image properties ("color", "position", ...: `mast show operators`) to predict:
-            heads on the representation predict how the operators that destroy them differed
+            heads on the representation predict how the operators that change them differed
             between the views. None in the original method.
         prediction: Weight and width of these heads.
     """
@@ -113,7 +113,7 @@ class PairConfig(MethodConfig):
 
     def heads(self, encoder: Encoder, operators: tuple[str, ...]) -> OperatorPrediction:
         """The heads over the representation."""
-        names = destroyers(operators, self.predicted) if self.prediction.weight else ()
+        names = changing(operators, self.predicted) if self.prediction.weight else ()
         return OperatorPrediction(self.prediction, encoder.dim, names)
 
 
@@ -315,8 +315,8 @@ class Method(nn.Module, ABC):
         """
         yield from collapse_warnings(metrics)
         for name in getattr(self.config, "predicted", None) or ():
-            if not destroyers(self.operators, (name,)):
-                yield f"{name} is not predicted: no operator of the views destroys it"
+            if not changing(self.operators, (name,)):
+                yield f"{name} is not predicted: no operator of the views changes it"
 
     # --------------------------------------------------------------------- what it learned
     @property

@@ -48,7 +48,7 @@ COVERED = 0.3  # correlation below which a block is hidden by something else
 EDGE = 11  # pixels that a Laplacian sees
 BLURS = 1.5  # sigma of the Gaussian below the Laplacian
 FLAT = 0.5  # gray levels of deviation of a Laplacian that says nothing
-# What an edit may change, and the property of the image that this destroys.
+# What an edit may change, and the property of the image that this changes.
 CHANGES = {
     "cropped": "position", "extended": "position", "turned": "orientation",
     "mirrored": "orientation", "stretched": "orientation", "inverted": "color", "gray": "color",

@@ -57,7 +57,7 @@ class Retrieval(Evaluator[EvaluationData]):
     each distinct mask of the run, named by its operators, `match_<operators>`, the dimensions that
     are exempt from them, and `ignore_<operators>`, those that are invariant to them; and where
     heads tell operators from the representation, `told_<operators>`, what the first layer of each
-    reads, and of those that destroy the same property together.
+    reads, and of those that change the same property together.
     Queries to which no other image has the same label are left out.
 
     Args:

@@ -84,7 +84,7 @@ def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("recipe", "changes", "message"),
     [
-        ("looc", {"objective": {"preserved": ["hue"]}}, "unknown property that operators destroy"),
+        ("looc", {"objective": {"preserved": ["hue"]}}, "unknown property that operators change"),
         ("prcl", {"objective": {"hidden": 0.0}}, r"objective.hidden must be in \(0, 1\), got 0"),
         ("infomin", {"views": "mast5"}, "takes 3 views of an image, got 2: .* infomin"),
         ("infomin", {"encoder": {"name": "timm:vit_tiny_patch16_224"}}, "take images of 16 pixels"),
@@ -99,7 +99,7 @@ def test_what_cannot_be_is_refused(recipe: str, changes: dict[str, Any], message
 def test_a_trial_whose_views_teach_nothing_is_refused_when_it_is_planned(tmp_path: Path) -> None:
     config = mast.configure("looc_small", data="nowhere")
     plan = {"without-flip": {"operators": [n for n in config.preset.operators if "flip" not in n]}}
-    with pytest.raises(UserError, match="needs views that share the operators which destroy"):
+    with pytest.raises(UserError, match="needs views that share the operators which change"):
         vary(config, plan, [0], tmp_path)
 
 
