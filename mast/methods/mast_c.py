@@ -24,7 +24,7 @@ from mast.methods.parts import (
     check_properties,
     shared_covariance,
 )
-from mast.models import MLP, Encoder, ExemptBlocks, MLPConfig, ShallowDepths
+from mast.models import MLP, ExemptBlocks, MLPConfig, ShallowDepths
 
 SOURCES = ("block", "depths", "representation")
 
@@ -88,10 +88,8 @@ class MastC(Method):
     masks: ExemptBlocks
     column_P: Tensor  # of the masks, by operator that is predicted from the block
 
-    def __init__(
-        self, config: MastCConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        config, encoder, operators = self.config, self.encoder, self.operators
         dim = config.projector.dim
         if config.compare == "contrast":
             self.projector = MLP(encoder.dim, config.projector, layers=2, last_norm="affine")

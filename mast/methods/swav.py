@@ -15,7 +15,7 @@ from mast.core.collectives import gather, rank
 from mast.losses import cross_view_entropy, sinkhorn
 from mast.methods.base import TWO_OR_MORE, Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Prototypes, Queue, encode_by_size
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLP, MLPConfig
 
 ASSIGNED = 2  # views, the first, are assigned; all others predict that
 QUEUE_FROM = 0.15  # share of the run from which the queue is assigned, too
@@ -60,14 +60,12 @@ class SwAV(Method):
     config: SwAVConfig
     unit_length = True
 
-    def __init__(
-        self, config: SwAVConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.projector = MLP(encoder.dim, config.projector, layers=2, bias=True)
+    def build(self) -> None:
+        config = self.config
+        self.projector = MLP(self.encoder.dim, config.projector, layers=2, bias=True)
         self.prototypes = Prototypes(config.projector.dim, config.prototypes, config.frozen)
         self.queues = nn.ModuleList(
-            Queue(config.queue, config.projector.dim, seed + view)
+            Queue(config.queue, config.projector.dim, self.seed + view)
             for view in range(ASSIGNED if config.queue else 0)
         )
 

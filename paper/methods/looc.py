@@ -16,7 +16,7 @@ from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Queue, Teacher, changing, check_properties
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLP, MLPConfig
 
 
 @dataclass
@@ -84,15 +84,13 @@ class LooC(Method):
     config: LooCConfig
     projector: ParallelHeads
 
-    def __init__(
-        self, config: LooCConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        config = self.config
         count = 1 + len(config.preserved)
-        self.projector = ParallelHeads(encoder.dim, config.projector, count)
-        self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
+        self.projector = ParallelHeads(self.encoder.dim, config.projector, count)
+        self.teacher = Teacher(self.encoder, self.projector, config.momentum, rises=False)
         self.queues = nn.ModuleList(
-            Queue(config.queue, config.projector.dim, seed + head) for head in range(count)
+            Queue(config.queue, config.projector.dim, self.seed + head) for head in range(count)
         )
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
