@@ -41,7 +41,7 @@ VARIANTS = {
     "simsiam": Variant("simsiam", {}, {}),
     "byol": Variant("byol", {}, {}),
     "barlow twins": Variant("barlow_twins", {}, {}),
-    "swav": Variant("swav", {}, {"prototypes": 12, "queue": 2 * BATCH, "frozen": 0.0}),
+    "swav": Variant("swav", {}, {"prototypes": 12, "frozen": 0.0}),
     "dino": Variant("dino", {}, {"prototypes": 12, "frozen": 0.0}),
     "mae": Variant("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
     "supervised": Variant("supervised", {}, {"classes": CLASSES}),
