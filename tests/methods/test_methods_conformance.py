@@ -97,30 +97,12 @@ def test_what_requires_a_gradient_gets_one(name: str, of: str, pool: str) -> Non
     ("recipe", "objective", "message"),
     [
         ("mast_c5_small", {"prediction": {"weight": -1.0}}, r"weight must be in \[0, inf\), got"),
-        (
-            "vicreg5_augself_small",
-            {"prediction": {"hidden": 0}},
-            r"hidden must be in \[1, inf\), got 0",
-        ),
-        (
-            "vicreg5_small",
-            {"predicted": ["colour"]},
-            r"property that operators change 'colour'\. Did",
-        ),
-        (
-            "mast_c5_small",
-            {"exempt": ["color", "color"]},
-            "a property is named twice: color, color",
-        ),
+        ("vicreg5_small", {"prediction": {"hidden": 0}}, r"hidden must be in \[1, inf\), got 0"),
+        ("vicreg5_small", {"predicted": ["colour"]}, "that operators change 'colour'"),
+        ("mast_c5_small", {"exempt": ["color", "color"]}, "named twice: color, color"),
         ("mast_c5_small", {"exempt_share": 1.0}, r"exempt_share must be in \(0, 1\), got 1"),
-        ("simclr_small", {"temperature": 0.0}, r"temperature must be in \(0, inf\), got 0"),
-        ("moco_v2_small", {"queue": 0}, r"objective.queue must be in \[1, inf\), got 0"),
         ("byol_small", {"momentum": 1.5}, r"objective.momentum must be in \[0, 1\], got 1.5"),
-        (
-            "mast_c5_small",
-            {"predict_from": "dephts"},
-            r"predict_from .dephts.\. Did you mean .depths.",
-        ),
+        ("mast_c5_small", {"predict_from": "dephts"}, "Did you mean .depths."),
         ("mast_c5_small", {"predict_from": "block", "predicted": ["position"]}, "needs an exempt"),
     ],
 )
