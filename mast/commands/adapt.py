@@ -42,14 +42,14 @@ class Adaptation(Shown):
 
         table = TextTable(title=f"How operators move {self.images} images")
         table.add_column("operator")
-        for column in ("destroys", "mean square displacement, % of variance", "axes of 90 % of it"):
-            table.add_column(column, justify="left" if column == "destroys" else "right")
+        for column in ("changes", "mean square displacement, % of variance", "axes of 90 % of it"):
+            table.add_column(column, justify="left" if column == "changes" else "right")
         depths = len(self.adapted.depths.layers)
         for name, moves_RF in self.adapted.subspaces.factors.items():
             value_R = moves_RF.square().sum(dim=1)
             axes = int((value_R.cumsum(0) < 0.9 * value_R.sum()).sum()) + 1
             share = f"{100 * float(value_R.sum()) / depths:.0f}"
-            table.add_row(name, OPERATORS[name].destroys, share, str(axes))
+            table.add_row(name, OPERATORS[name].changes, share, str(axes))
         lines = list[TextTable | str]([table])
         if self.left_out:
             lines.append(f"left out, as they did not change the images: {', '.join(self.left_out)}")

@@ -44,7 +44,7 @@ TEXTS = {
     "size": "Input size in pixels; by default the size at which the weights were trained, 224 if "
     "unknown. Required for a module.",
     "ignore": "Changes that should not count: operators (rotate), properties (color: all operators "
-    'that destroy it) or "all". Measured on some of the images, unless `mast adapt` did.',
+    'that change it) or "all". Measured on some of the images, unless `mast adapt` did.',
     "match": "Compare images by these operators or properties and nothing else.",
     "space": "Metric to compare with: a .json file from `mast neighbours --same --different`, or "
     "`depths` (all stages of the encoder, standardized). Excludes ignore and match.",

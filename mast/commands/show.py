@@ -25,13 +25,13 @@ else:
 
 @command
 def show_operators(size: int = 224) -> TextTable:
-    """List operators: what each destroys, its probability, and magnitudes at `size` pixels.
+    """List operators: what each changes, its probability, and magnitudes at `size` pixels.
 
     Args:
         size: Side of a view in pixels; some magnitudes depend on it.
     """
     table = TextTable(title=f"operators at {size} pixels")
-    for column in ("#", "operator", "destroys", "p", "magnitudes", "in"):
+    for column in ("#", "operator", "changes", "p", "magnitudes", "in"):
         table.add_column(column)
     from mast.augment import OPERATORS, PRESETS
 
@@ -41,7 +41,7 @@ def show_operators(size: int = 224) -> TextTable:
         text = ", ".join(f"{name} {_short(value)}" for name, value in magnitudes)
         presets = ", ".join(key for key, preset in PRESETS.items() if name in preset.operators)
         probability = f"{operator.probability:g}"
-        table.add_row(str(number), name, operator.destroys, probability, text, presets)
+        table.add_row(str(number), name, operator.changes, probability, text, presets)
     return table
 
 

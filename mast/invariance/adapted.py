@@ -63,7 +63,7 @@ class Adapted(nn.Module):
         Args:
             images_BCHW: In [0, 1], best of side `size`.
             ignore: Operators to which the features are to be invariant, by name, or properties such
-                as "color", which stand for all operators that destroy them; "all" for all.
+                as "color", which stand for all operators that change them; "all" for all.
             match: Likewise, by what these change images are to be compared, and by nothing else.
         """
         space = self.space(ignore, match).to(images_BCHW.device)

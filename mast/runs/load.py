@@ -62,7 +62,7 @@ def load_method(run: str | Path) -> Method:
 def load_embedding(run: str | Path) -> Embedding:
     """Load the embedding of a run, whose invariances are chosen when it is used.
 
-    `embedding(images, ignore="color")` gives what is invariant to the operators that destroy
+    `embedding(images, ignore="color")` gives what is invariant to the operators that change
     color, `embedding(images, match="color")` what is exempt from them, so that neighbours agree in
     color.
 
@@ -72,7 +72,7 @@ def load_embedding(run: str | Path) -> Embedding:
     Returns:
         The embedding in evaluation mode, on the CPU: from images (B, channels, H, W) in [0, 1],
         best of side `size`, to (B, D). `trained_with` names the operators that can be chosen, as do
-        the properties of images that they destroy.
+        the properties of images that they change.
 
     Raises:
         UserError: As `load_method`.
