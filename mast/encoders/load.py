@@ -192,7 +192,8 @@ def _of_file(
     if weights is not None:
         raise UserError(f"weights: expected none with {file}, which has its own")
     sha256 = _sha256(file)
-    described = {"file": file.name, "sha256": sha256}
+    kind = "features" if isinstance(module, FeatureFile) else "graph"
+    described = {kind: file.name, "sha256": sha256}
     size = size or module.size or 224
     return Loaded(module.eval(), size, described, short_folder(file.stem, sha256))
 
