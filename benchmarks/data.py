@@ -28,8 +28,9 @@ from torchvision.datasets import ImageFolder
 
 from mast import ViewMaker
 from mast.augment import PRESETS, Pipeline, Views
-from mast.data import CanvasSet, DataConfig, Loader, open_canvas
+from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.data.generated import Factors
+from mast.data.loader import Loader
 from mast.models.encoders import IMAGENET
 
 
@@ -96,13 +97,15 @@ def image_folder(
     folder: Path, preset: str, size: int, batch: int, device: torch.device
 ) -> Callable[[], None]:
     """An epoch of the recipe's loop, with our views."""
-    make = ViewMaker(preset, size, mean=IMAGENET.mean, std=IMAGENET.std, reuse=True)
+    make = ViewMaker(preset, size, reuse=True)
+    mean_C11, std_C11 = (torch.tensor(values, device=device)[:, None, None] for values in IMAGENET)
     images = ImageFolder(str(folder), loader=make.to_canvas)
     loader = DataLoader(images, batch_size=batch, shuffle=True, drop_last=True)
 
     def epoch() -> None:
         for canvases, _ in loader:
-            make(canvases._replace(pixels=canvases.pixels.to(device)))
+            for view_BCHW in make(canvases._replace(pixels=canvases.pixels.to(device))):
+                view_BCHW.sub_(mean_C11).div_(std_C11)
 
     return epoch
 

@@ -29,12 +29,13 @@ from torch import Tensor, nn
 import mast
 from mast.augment import PRESETS
 from mast.data import CanvasSet
-from mast.data.cache import InMemory
+from mast.data.pixels import Pixels
 from mast.encoders.changes import Change
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import EVALUATORS
 from paper.experiment import NARROW
+from paper.protocols import register
 
 CPU = torch.device("cpu")
 DATA = "factors:1024"  # a quarter of that to validate, and to test
@@ -80,7 +81,7 @@ def labelled_features() -> tuple[Known, EvaluationData]:
         count = len(features_ND[rows])
         sets[name] = CanvasSet(
             name=name,
-            pixels=InMemory.of(np.zeros((count, 1, 1, 3), np.uint8)),
+            pixels=Pixels.of(np.zeros((count, 1, 1, 3), np.uint8)),
             aspect_N=np.ones(count, np.float32),
             targets=labels,
             classes=classes,
@@ -140,6 +141,7 @@ def main() -> None:
         run = mast.pretrain(config).path
         once = partial(analyze, run, cache, options.threads)
         known = labelled_features()
+        register()
         cases = {
             f"mast analyze of a run on {DATA}": {
                 WHOLE: once,

@@ -48,10 +48,11 @@ from mast.encoders.load import load
 from mast.invariance.measure import STRONGER
 from mast.invariance.subspaces import Subspaces
 from mast.methods.representations import Embedding
-from mast.models import Depths, Encoder, EncoderConfig, SearchSpace, space_of_heads
+from mast.models import Depths, Encoder, EncoderConfig
 from mast.models.encoders import IMAGENET
 from mast.recipes import RECIPES
 from paper.experiment import NARROW
+from paper.protocols.retrieval import SearchSpace, space_of_heads
 
 RESULT = RESULTS / "invariances.json"
 PHOTOS, CHANGED, LOOKED_AT, DRAWS, BATCH = 1000, 100, 100, 5, 50

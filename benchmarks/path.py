@@ -124,7 +124,7 @@ def classified(work: Path, way: str, draw: int, truth: Mapping[str, str]) -> dic
         out=work / f"{name}.safetensors", **options,
     )  # fmt: skip
     minutes = (time.perf_counter() - begun) / 60
-    table = predict(work / "new_photos", fitted.classifier, work / f"{name}.csv").path
+    table = predict(work / "new_photos", fitted.classifier, work / f"{name}.csv").file
     chosen = fitted.classifier.about["validation"]
     return {**accuracy(table, truth), "minutes": minutes, "validation": chosen}
 

@@ -27,8 +27,9 @@ from PIL import Image
 
 from mast.commands.shard import shard
 from mast.core.launch import cores
-from mast.data import DataConfig, Loader, open_loader, open_source
+from mast.data import DataConfig, open_source
 from mast.data.generated import Factors
+from mast.data.loader import Loader, open_loader
 
 CPU = torch.device("cpu")
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y",

@@ -32,7 +32,7 @@ from mast.core.memory import keep_freed_memory
 from mast.core.optim import make_optimizer
 from mast.data import DataConfig, open_canvas
 from mast.recipes import configure
-from mast.runs.acceleration import compiles
+from mast.runs.pretraining import compiles
 
 Run = Callable[[], None]
 # In the folder: a worker makes a whole batch, and with one batch all but one would idle.

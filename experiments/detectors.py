@@ -16,7 +16,7 @@ from mast.core.errors import UserError
 from mast.core.launch import find_device, make_fabric
 from mast.core.loop import StepResult
 from mast.core.run import plain
-from mast.core.seeds import drawing
+from mast.core.seeds import forked
 from mast.encoders.frozen import FrozenEncoder
 from mast.models import Encoder, EncoderConfig
 from paper.annotated import Annotated, open_annotated
@@ -119,7 +119,7 @@ class Detectors(Experiment):
         self, protocol: ObjectProtocol, data: ObjectData, workplace: Workplace
     ) -> dict[str, Any]:
         """The losses at both ends of a training, its minutes, and the score on the test set."""
-        with drawing():
+        with forked():
             torch.manual_seed(0)
             module = Encoder(self.encoder, self.size).eval()
         encoder = FrozenEncoder(module, Compute(find_device(workplace.device)))

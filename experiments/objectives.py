@@ -19,7 +19,7 @@ from mast.config import PretrainConfig
 from mast.losses import contrast, covariance, invariance, variance
 from mast.methods import METHODS, HostInputs, Images, MethodEntry
 from mast.methods.base import output_of, spread
-from mast.methods.parts import OperatorPrediction, destroyers
+from mast.methods.parts import OperatorPrediction, changing
 from mast.methods.simclr import SimCLR, SimCLRConfig
 from mast.methods.vicreg import VICReg, VICRegConfig
 from mast.models import MLP, Encoder, ExemptBlocks, MLPConfig
@@ -45,12 +45,11 @@ class Block(VICReg):
 
     config: BlockConfig
 
-    def __init__(
-        self, config: BlockConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        super().build()
+        config = self.config
         dim = config.projector.dim - config.block
-        self.projector = MLP(encoder.dim, replace(config.projector, dim=dim))
+        self.projector = MLP(self.encoder.dim, replace(config.projector, dim=dim))
 
     def block(self, features: int) -> MLP:
         """From what the block reads to (B, E)."""
@@ -117,11 +116,10 @@ class ByDepth(Block):
         SER (arXiv 2603.06693): the equivariant part reads an earlier layer.
     """
 
-    def __init__(
-        self, config: BlockConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        features, names = shallow(encoder), destroyers(operators, config.predicted)
+    def build(self) -> None:
+        super().build()
+        config = self.config
+        features, names = shallow(self.encoder), changing(self.operators, config.predicted)
         if config.block:
             self.of_block = self.block(features)
             self.block_prediction = OperatorPrediction(
@@ -162,15 +160,10 @@ class MaskedContrast(SimCLR):
 
     config: MaskedContrastConfig
 
-    def __init__(
-        self,
-        config: MaskedContrastConfig,
-        encoder: Encoder,
-        operators: tuple[str, ...],
-        seed: int = 0,
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        members = [destroyers(operators, (name,)) for name in config.exempt]
+    def build(self) -> None:
+        super().build()
+        config, operators = self.config, self.operators
+        members = [changing(operators, (name,)) for name in config.exempt]
         group_of = {name: group for group, names in enumerate(members) for name in names}
         self.masks = ExemptBlocks(
             config.projector.dim, [group_of.get(name) for name in operators], config.exempt_share
@@ -212,15 +205,10 @@ class ContrastByDepthConfig(MaskedContrastConfig):
 class ContrastByDepth(MaskedContrast):
     """Heads read shallower depths."""
 
-    def __init__(
-        self,
-        config: ContrastByDepthConfig,
-        encoder: Encoder,
-        operators: tuple[str, ...],
-        seed: int = 0,
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        features, names = shallow(encoder), destroyers(operators, config.predicted)
+    def build(self) -> None:
+        super().build()
+        config, operators = self.config, self.operators
+        features, names = shallow(self.encoder), changing(operators, config.predicted)
         self.prediction = OperatorPrediction(config.prediction, features, names, "depths")
 
     def read(self, images: Images) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
@@ -255,11 +243,9 @@ def known(operators: Sequence[str]) -> int:
 class Informed(Block):
     """A method that knows what was done to each view, T standardized numbers."""
 
-    def __init__(
-        self, config: BlockConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.numbers = known(operators)
+    def build(self) -> None:
+        super().build()
+        self.numbers = known(self.operators)
         self.standardize = nn.BatchNorm1d(self.numbers, affine=False)
 
     def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
@@ -283,12 +269,10 @@ class ConditionedConfig(BlockConfig):
 class Conditioned(Informed):
     """The block of two views agrees: it may hold what an operator changed, as each knows of it."""
 
-    def __init__(
-        self, config: BlockConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        super().build()
         self.read = self.reader()
-        self.of_block = self.block(encoder.dim + HIDDEN)
+        self.of_block = self.block(self.encoder.dim + HIDDEN)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         both = [self.encoder(images_BCHW) for images_BCHW in images]
@@ -309,12 +293,10 @@ class CassleConfig(BlockConfig):
 class Cassle(Informed):
     """Przewiezlikowski et al.: Augmentation-aware Self-supervised Learning (2023), over VICReg."""
 
-    def __init__(
-        self, config: BlockConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        super().build()
         self.read = self.reader()
-        self.projector = MLP(encoder.dim + HIDDEN, config.projector)
+        self.projector = MLP(self.encoder.dim + HIDDEN, self.config.projector)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         both = [self.encoder(images_BCHW) for images_BCHW in images]
@@ -340,13 +322,11 @@ class EquivariantConfig(BlockConfig):
 class Equivariant(Informed):
     """A network moves the block of one view to that of the other, as it knows what was done."""
 
-    def __init__(
-        self, config: BlockConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.of_block = self.block(encoder.dim)
-        sizes = MLPConfig(4 * HIDDEN, config.block)
-        self.move = MLP(config.block + 2 * self.numbers, sizes, layers=2, bias=True)
+    def build(self) -> None:
+        super().build()
+        self.of_block = self.block(self.encoder.dim)
+        sizes = MLPConfig(4 * HIDDEN, self.config.block)
+        self.move = MLP(self.config.block + 2 * self.numbers, sizes, layers=2, bias=True)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         both = [self.encoder(images_BCHW) for images_BCHW in images]
@@ -386,11 +366,9 @@ class Routed(VICReg):
 
     config: RoutedConfig
 
-    def __init__(
-        self, config: RoutedConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.route = nn.Linear(encoder.dim, config.subspaces)
+    def build(self) -> None:
+        super().build()
+        self.route = nn.Linear(self.encoder.dim, self.config.subspaces)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         both, config = [self.encoder(images_BCHW) for images_BCHW in images], self.config

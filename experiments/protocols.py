@@ -10,7 +10,7 @@ import torch
 
 from mast.analyses import Grid
 from mast.core.run import RunFolder
-from mast.core.seeds import drawing
+from mast.core.seeds import forked
 from mast.encoders.extract import extract
 from mast.evaluation.compare import compare
 from mast.evaluation.labelled_sets import EvaluationData
@@ -121,7 +121,7 @@ class Protocols(Experiment):
 
 def _random_resnet18() -> Encoder:
     """torchvision's ResNet-18 as it starts, with its own stem."""
-    with drawing():
+    with forked():
         torch.manual_seed(0)
         return Encoder(EncoderConfig("torchvision:resnet18", stem="standard"), SIZE).eval()
 

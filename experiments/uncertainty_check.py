@@ -1,4 +1,4 @@
-"""Does it find damage? `mast outliers` beside copies that were damaged."""
+"""Do distances from the training images, and predicted covariances, find damaged copies?"""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +10,20 @@ import numpy as np
 import torch
 from PIL import Image, ImageFilter
 
-import mast
 from experiments.small_sets import RUNS, SmallRun, called, run_facts
 from mast.analyses import Grid
 from mast.augment import center_views
+from mast.core.compute import Compute
+from mast.core.kinds import Device
+from mast.core.launch import find_device
+from mast.data import open_photos
+from mast.encoders.extract import extract
 from mast.evaluation.intervals import mean_interval
+from mast.methods import MethodOutput
+from mast.runs.load import load_method
+from mast.search.duplicates import first_copies
+from mast.search.nearest import directions
+from mast.search.outliers import distances
 from paper.experiment import Experiment, Measured, Workplace, link_cifar
 from paper.studies.engine import StudyRun
 
@@ -111,12 +120,7 @@ class UncertaintyCheck(Experiment):
             _write(originals, Path(folder, "original"))
             for kind, damage in DAMAGE.items():
                 _write([damage(image, random) for image in originals], Path(folder, kind))
-            by = run.changes["by"]
-            listing = mast.outliers(
-                folder, run.folder.path, by=by, labels=False, device=workplace.device,
-                known=run.config.data.spec if by == "neighbours" else None,
-            )  # fmt: skip
-        score = dict(zip(listing.columns["path"], listing.columns["score"], strict=True))
+            score = _scores(run, folder, workplace.device)
         names = [f"{at:05d}.png" for at in range(len(originals))]
         before_B = np.array([score[f"original/{name}"] for name in names])
         percent = {}
@@ -156,6 +160,36 @@ class UncertaintyCheck(Experiment):
             for kind in results[0]["percent"]
         )
         return Grid(("copies", *columns), rows)
+
+
+def _scores(run: StudyRun, folder: str, device: Device) -> dict[str, float]:
+    """How odd a run finds each image of a folder.
+
+    By the distance of representation and embedding from the training images, or by the trace of the
+    covariance that it predicts.
+    """
+    assert run.config is not None
+    method, size = load_method(run.folder.path), run.config.size
+    canvases, compute = open_photos(folder, size, method.encoder), Compute(find_device(device))
+    if run.changes["by"] == "prediction":
+        output = MethodOutput(method, "uncertainty").eval()
+        value_N = extract(output, canvases, size, compute)[:, 0]
+    else:
+        known, output = (
+            open_photos(run.config.data, size, method.encoder),
+            MethodOutput(method, "both"),
+        )
+        unit_ND, bank_ND = (
+            torch.cat(
+                [directions(part_ND) for part_ND in both_ND.tensor_split([method.encoder.dim], 1)],
+                1,
+            )
+            for both_ND in (
+                extract(output.eval(), each, size, compute) for each in (canvases, known)
+            )
+        )
+        value_N = distances(bank_ND[np.unique(first_copies(known))], unit_ND)
+    return dict(zip(canvases.identifiers, value_N.tolist(), strict=True))
 
 
 def _write(images: Sequence[Image.Image], folder: Path) -> None:

@@ -1,7 +1,6 @@
 """The configuration of a run: read, changed, checked, and turned into a method."""
 
-import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,14 @@ import yaml
 from mast.augment import OPERATORS, PRESETS, SMALLEST, Preset, ScheduleConfig
 from mast.core import fields
 from mast.core.arguments import check_fields
+from mast.core.checkpoint import saved
 from mast.core.errors import UserError, unknown
 from mast.core.files import read_text, short_name
 from mast.core.kinds import Device, Precision
 from mast.core.memory import bounded_weights
 from mast.core.optim import OptimizerConfig
 from mast.core.run import RunFolder, flatten, plain
-from mast.core.seeds import drawing
+from mast.core.seeds import forked
 from mast.core.tensors import read_header, read_metadata
 from mast.data import DataConfig
 from mast.methods import METHODS, Method, MethodConfig, method_of
@@ -137,11 +137,6 @@ class PretrainConfig:
                 f"accumulate must be 1 for {METHODS[self.method].title}, as {whole}; got "
                 f"{self.accumulate}"
             )
-        if self.cuda_graphs and self.accumulate > 1:
-            raise UserError(
-                f"cuda_graphs needs batches computed whole: accumulate must be 1, got "
-                f"{self.accumulate}"
-            )
         schedule = self.schedule
         if not 0.0 <= schedule.stage1 <= schedule.full <= 1.0:
             raise UserError(
@@ -197,7 +192,7 @@ def build_method(config: PretrainConfig) -> Method:
         config: Encoder, method, views and seed are used.
     """
     config.check_trainable()
-    with drawing(), bounded_weights():
+    with forked(), bounded_weights():
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)
         kind = METHODS[config.method].method
@@ -216,10 +211,7 @@ def build_method(config: PretrainConfig) -> Method:
 
 def record(config: PretrainConfig) -> dict[str, Any]:
     """A configuration as YAML has it, whole, so that a run stays what it was."""
-    values = plain(config)
-    at = list(values).index("objective")
-    items = list(values.items())
-    return dict([*items[:at], ("method", config.method), *items[at:]])
+    return {"method": config.method, **plain(config)}
 
 
 def deciding(config: PretrainConfig) -> dict[str, Any]:
@@ -238,52 +230,50 @@ def read(path: str | Path) -> PretrainConfig:
         path: The file.
     """
     values = load_yaml(path)
-    if (name := str(values.get("method"))) not in METHODS:
-        raise UserError(
-            f"{path} has the method {name}, which is not registered: expected one of "
-            f"{', '.join(METHODS)}, or a method of your own in `mast.methods.METHODS`"
-        )
     try:
-        return change(PretrainConfig(objective=METHODS[values["method"]].config()), values)
+        if (method := str(values.get("method"))) not in METHODS:
+            raise unknown("method", method, METHODS)
+        return change(PretrainConfig(objective=METHODS[method].config()), values)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
 
 def configuration_of(folder: RunFolder) -> PretrainConfig:
-    """The configuration of a run; of a complete one it must be that of its embedding.
+    """The configuration of a run, which must be that with which it was trained.
 
     Its images may lie elsewhere by now.
     """
     config = read(folder.config)
-    now = {name: value for name, value in deciding(config).items() if name != "data.spec"}
-    refuse_changes(folder, trained_with(folder), folder.embedding, now)
+    refuse_changes(folder, config, {"data.spec"})
     return config
 
 
-def trained_with(folder: RunFolder) -> dict[str, Any]:
-    """What decided a complete run, as `deciding` has it; empty where its embedding is silent."""
-    try:
-        return dict(read_metadata(read_header(folder.embedding) or {}).get("config", {}))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{folder.embedding} is damaged in its header: {RETRAIN}") from error
-
-
 def refuse_changes(
-    folder: RunFolder, before: Mapping[str, Any], file: Path, now: Mapping[str, Any]
+    folder: RunFolder, config: PretrainConfig, but: Collection[str] = frozenset()
 ) -> None:
     """Refuse to go on with a run of which something changed that decides what it computes.
 
+    A field that its files do not have, as those of another version, is not compared, but for the
+    options of an encoder.
+
     Args:
         folder: The run.
-        before: What is known of it, as `deciding` has it, nothing or by another version: a field
-            that is missing here or there is not compared, but for the options of an encoder.
-        file: From which that is known.
-        now: As `deciding` has it.
+        config: Its configuration by now.
+        but: Fields that may have changed.
     """
+    file = folder.embedding if folder.encoder.is_file() else folder.last
+    try:
+        if file == folder.last:  # not verified yet
+            before = dict(saved(file).get("kept", {}).get("config", {}))
+        else:
+            before = dict(read_metadata(read_header(file) or {}).get("config", {}))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{file} is damaged in its header: {RETRAIN}") from error
+    now = deciding(config)
     names = before.keys() & now.keys()
     if before:
         names |= {name for name in before.keys() | now.keys() if name.startswith(_OPTIONS)}
-    for name in sorted(names):
+    for name in sorted(names - set(but)):
         if before.get(name) != now.get(name):
             raise UserError(
                 f"{folder.path} has {name}={now.get(name)!r}, and {file.name} was trained with "
@@ -293,20 +283,14 @@ def refuse_changes(
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """The fields of a configuration file."""
-    path = Path(path)
-    if not os.path.exists(path):
-        raise UserError(f"no configuration file {path}")
-    text = read_text(path)
+    text = read_text(Path(path))
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise UserError(f"{path} has aliases, which may expand endlessly: write their values")
         values = yaml.safe_load(text)
-    except UserError:
-        raise
-    except (yaml.YAMLError, ValueError) as error:
+        aliased = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    except RecursionError as error:
-        raise UserError(f"{path} is nested too deeply to be a configuration") from error
+    if aliased:
+        raise UserError(f"{path} has aliases, which may expand endlessly: write their values")
     if not isinstance(values, dict):
         raise UserError(f"{path} holds no fields: expected lines such as `epochs: 20`")
     return values

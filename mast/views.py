@@ -93,9 +93,6 @@ class ViewMaker:
         seed: Of what is drawn.
         canvas: Images of more pixels than a square of this side are shrunk to that many, once; by
             default 2.75 times `size`, as in pretraining.
-        mean: Of the color channels, for an encoder that takes normalised images: it is subtracted
-            from the views, which stay in [0, 1] by default.
-        std: By which they are divided then.
         reuse: Whether to draw every batch into the same memory, which spares a CPU the first touch
             of new memory; the views of a call are then overwritten by the next one.
 
@@ -112,8 +109,6 @@ class ViewMaker:
         seed: int = 0,
         *,
         canvas: int | None = None,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
         reuse: bool = False,
     ) -> None:
         if isinstance(views, str) and views not in PRESETS:
@@ -123,7 +118,6 @@ class ViewMaker:
         self.to_canvas = ToCanvas(canvas or canvas_size(size))
         self.seed = seed
         self.step = 0
-        self._normalization = _normalization(mean, std)
         self._reuse = reuse
         self._memory: Tensor | None = None
 
@@ -155,20 +149,16 @@ class ViewMaker:
         count = len(canvases)
         if count == 0:
             raise UserError("expected at least one image, got none")
-        drawn = draw_views(
+        views = draw_views(
             self.pipeline,
             canvases,
             (self.seed, step, 0),
             start=count * rank(),
             total=count * processes(),
             out=self._buffer(count, canvases.device),
-        ).images
-        if self._normalization is not None:
-            mean_C11, std_C11 = (x.to(canvases.device) for x in self._normalization)
-            for view_BCHW in drawn:
-                view_BCHW.sub_(mean_C11).div_(std_C11)
+        )
         self.step = step + 1
-        return drawn
+        return views.images
 
     def _canvases(self, images: Canvas | Tensor | Sequence[AnyImage]) -> Canvases:
         """A batch of canvases, where the pixels are."""
@@ -220,19 +210,6 @@ def _bytes_BHWC(images: Tensor) -> Tensor:
     if images.numel() and not (images.amin() >= 0 and images.amax() <= 1):
         raise UserError(
             f"expected floats in [0, 1], got {images.amin():.3g} to {images.amax():.3g}: divide "
-            "values of 0 to 255 by 255, and leave the normalization to mean and std"
+            "values of 0 to 255 by 255, and normalize the views, not the images"
         )
     return images_BHWC.float().mul(255).round_().to(torch.uint8)
-
-
-def _normalization(
-    mean: Sequence[float] | None, std: Sequence[float] | None
-) -> tuple[Tensor, Tensor] | None:
-    """Mean and standard deviation (3, 1, 1), None where there are none."""
-    if mean is None and std is None:
-        return None
-    if mean is not None and std is not None and len(mean) == len(std) == 3:
-        mean_C11, std_C11 = (torch.tensor(values)[:, None, None] for values in (mean, std))
-        if bool((mean_C11.isfinite() & std_C11.isfinite() & (std_C11 > 0)).all()):
-            return mean_C11, std_C11
-    raise UserError(f"expected mean and std of three channels, std above 0, got {mean}, {std}")

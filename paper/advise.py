@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mast.commands.analyze import insights_of
-from mast.commands.common import command, or_default
+from mast.commands.common import command
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.kinds import Device, EncoderLike, later
@@ -89,7 +89,6 @@ def advise(
     Reference:
         MAST, Figures 1 and 6.
     """
-    encoder = or_default(encoder)
     operators = as_list(operators)
     from mast.analyses import Subject
     from mast.augment import PRESETS

@@ -25,7 +25,7 @@ from mast.core.checkpoint import write_json
 from mast.core.compute import Compute
 from mast.core.errors import DivergedError, UserError, unknown
 from mast.core.files import read_json
-from mast.core.kinds import Device, Representation
+from mast.core.kinds import Device
 from mast.core.launch import find_device
 from mast.core.run import RunFolder, provenance
 from mast.core.tensors import DIGEST, digest
@@ -105,9 +105,7 @@ class Workplace:
         """The encoder of a run as protocols receive it, with the embedding of one that learned."""
 
         def representation(name: str) -> FrozenEncoder:
-            return FrozenEncoder(
-                load_representation(run.folder.path, cast(Representation, name)).module, compute
-            )
+            return FrozenEncoder(load_representation(run.folder.path, name).module, compute)
 
         compute = Compute(find_device(self.device))
         representations = representation if run.trained else None

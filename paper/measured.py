@@ -16,6 +16,7 @@ from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.result import Result, results_in
 from mast.models import load_encoder
+from paper.protocols import register
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ def measure_missing(
     is measured again each time, as its code may have changed where its weights have not; the
     encoder is the run of the folder if not given.
     """
+    register()
     if isinstance(encoder, nn.Module):
         missing, changes = list(protocols), list(dict.fromkeys(operators))
     else:

@@ -21,8 +21,7 @@ from mast.models.encoders import Normalization
 
 NARROW = EncoderConfig("timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]})
 HALF = Normalization((0.5, 0.4, 0.3), (0.5, 0.25, 0.2))
-NEEDS = {"hf": "transformers", "onnx": "onnxruntime"}
-INSTALLED = [name for name in FORMATS if find_spec(NEEDS.get(name, "torch")) is not None]
+INSTALLED = [name for name in FORMATS if name != "onnx" or find_spec("onnxruntime")]
 
 # The first block of each README.md in its folder, and then the printed line before the second.
 FRESH = r"""

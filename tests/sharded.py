@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 from webdataset import TarWriter
 
-from mast.data import BrokenImageError, DataConfig, Loader, open_loader, open_source
+from mast.data import BrokenImageError, DataConfig, open_source
+from mast.data.loader import Loader, open_loader
 
 
 @functools.cache

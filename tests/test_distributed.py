@@ -51,7 +51,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "vi-simsiam": ("vi_simsiam", {}, {}),
     "byol": ("byol", {}, {}),
     "barlow twins": ("barlow_twins", {}, {}),
-    "swav": ("swav", {}, {"prototypes": 6, "queue": 12, "frozen": 0.0}),
+    "swav": ("swav", {}, {"prototypes": 6, "frozen": 0.0}),
     "mae": ("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
     "prcl": ("prcl", {}, {"queue": 20}),
     "supervised": ("supervised", {}, {"classes": 3}),

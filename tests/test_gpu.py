@@ -30,7 +30,7 @@ FOUR_VIEWS = Preset(PRESETS["mast15"].operators, (View(), View(), View(size=16),
 VIEWS = {**PRESETS, **OF_BASELINES, "four views": FOUR_VIEWS}
 SMALL: dict[str, dict[str, Any]] = {
     "moco_v2": {"queue": 2 * COUNT},
-    "swav": {"prototypes": 8, "queue": 2 * COUNT},
+    "swav": {"prototypes": 8},
     "dino": {"prototypes": 8},
     **{name: {"queue": 2 * COUNT} for name in ("ifm", "looc", "clsa", "infomin", "prcl")},
     "obow": {"words": 2 * COUNT},

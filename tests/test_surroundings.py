@@ -67,7 +67,7 @@ def views() -> list[Tensor]:
     """Of a tensor, of images, by PyTorch, and from the center."""
     canvases = Canvases.of(CANVASES, ASPECT)
     return [
-        *mast.ViewMaker(EVERYTHING, 16, mean=[0.5] * 3, std=[0.2] * 3)(CANVASES),
+        *mast.ViewMaker(EVERYTHING, 16)(CANVASES),
         *mast.ViewMaker("dino", 16)([CANVASES[0].numpy(), CANVASES[1].float() / 255]),
         *draw_views(Pipeline(EVERYTHING, 16, compiled=False), canvases, (0, 1)).images,
         center_views(canvases, 16),
@@ -108,7 +108,7 @@ def features(run: RunFolder, photos: Path, folder: Path) -> Any:
 
 
 def scores(run: RunFolder, photos: Path, folder: Path) -> Any:
-    results = mast.evaluate(run.path, photos, ["knn", "linear"], device="cpu", cache=False)
+    results = mast.evaluate(run.path, photos, ["knn", "linear"], device="cpu")
     return [result.targets["class"].values for result in results]
 
 
@@ -118,7 +118,7 @@ def learned(run: RunFolder, photos: Path, folder: Path) -> Any:
     images = mast.open_images(sorted((photos / "test" / "class0").iterdir())[:3], 32)
     return [
         classifier.predict(images).probability_BC.tolist(),
-        mast.predict(photos / "test", classifier, folder / "p.csv", device="cpu").counts,
+        mast.predict(photos / "test", classifier, folder / "p.csv", device="cpu").columns,
         (folder / "p.csv").read_text(),
     ]
 

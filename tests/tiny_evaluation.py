@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mast.core.bench import Bench
 from mast.data import CanvasSet
-from mast.data.cache import InMemory
+from mast.data.pixels import Pixels
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.evaluation.result import Result, TargetResult
@@ -34,7 +34,7 @@ def tiny_set(per_class: int, classes: int = 3, seed: int = 0, noise: float = 60.
     shows_NL[draw.random(shows_NL.shape) < 0.1] = -1
     return CanvasSet(
         name=f"tiny@{seed}",
-        pixels=InMemory.of(images.clip(0, 255).astype(np.uint8)),
+        pixels=Pixels.of(images.clip(0, 255).astype(np.uint8)),
         aspect_N=np.full(len(label_N), 1.25, np.float32),
         targets={"class": label_N.astype(np.int64), "bright": bright_N.astype(np.int64)},
         classes={

@@ -57,7 +57,6 @@ RUN = ("run/*.safetensors", "run/config.yaml")
 KEPT = (
     "cache/mast/*.u8",
     "cache/mast/*.safetensors",
-    "cache/mast/images-*/*",
     "cache/mast/*.sqlite",
 )
 SCORES = ("run/evaluations/*.json", "run/evaluations/each/*.safetensors")

@@ -26,6 +26,7 @@ from unittest.mock import patch
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # of `paper`
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from measure import RESULTS
 
@@ -40,6 +41,7 @@ from mast.core.optim import make_optimizer
 from mast.core.run import provenance
 from mast.data import open_canvas
 from mast.recipes import configure
+from paper import register
 
 STEPS = 3
 SMALL = {
@@ -305,6 +307,7 @@ def main() -> int:
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    register()
     if options.into:
         (name,) = options.parts
         try:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # of `paper`
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from check import WAYS
 from measure import RESULTS
@@ -29,6 +30,7 @@ from mast.core.canvases import Canvases
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.recipes import configure
+from paper import register
 
 VIEWS = ("mast5", "mast15", "mast19", "vicreg", "dino")
 STEPS = (
@@ -151,6 +153,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    register()
     device = torch.device(options.device)
     clock = Clock(device, rounds=1 if options.tiny else 5)
     if device.type == "cuda":

@@ -63,7 +63,7 @@ def copies() -> str:
                  for key in ("recall", "precision", "seconds"))  # fmt: skip
         rows.append((title.format_map(result["versions"]), *(f"{mean:.0f}" for mean in means)))
     rows += [(f"{name} ({PUBLISHED})", *numbers) for name, numbers in THEIRS.items()]
-    sets = len({row["set"] for row in measured})
+    sets, draws = (len({row[key] for row in measured}) for key in ("set", "seed"))
     images = measured[0]["images"]
     viewpoints = edits_of("ukbench")
     others, joined = viewpoints["others"], viewpoints["joined"]
@@ -71,7 +71,7 @@ def copies() -> str:
                              tuple(rows)))  # fmt: skip
     return (
         f"{table}\n\nCrop, flips, rotation, aspect ratio; {images} images at a time, {sets} "
-        f"sets, {len(measured) // sets // len(TOOLS)} draws, two cores. `mast` "
+        f"sets, {draws} draws, two cores. `mast` "
         f"wrongly merges {joined} of {others} pairs that show one object from two viewpoints "
         "(UKBench). "
         "*Published*: on UKBench, four cores, by "

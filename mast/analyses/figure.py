@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import io
-import os
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from mast.core.checkpoint import write_atomically, write_text
-from mast.core.errors import UserError, visible
+from mast.core.errors import visible
 from mast.core.reading import shown
 
 if TYPE_CHECKING:
@@ -56,11 +55,8 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(draw)
     def with_style(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            from matplotlib import rc_context
-        except ValueError as error:  # raised by the import
-            backend = os.environ.get("MPLBACKEND")
-            raise UserError(f"matplotlib knows no MPLBACKEND={backend}: unset it") from error
+        from matplotlib import rc_context
+
         with rc_context(STYLE):
             return draw(*args, **kwargs)
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from mast.analyses import figure
-from mast.analyses.analysis import NO_MASKS, Analysis, Arrays, Details, Grid, Subject
+from mast.analyses.analysis import NO_MASKS, Analysis, Arrays, Subject
 from mast.models import exempt_blocks
 
 ALIKE = 0.9  # cosine above which two masks are called redundant
@@ -29,8 +29,7 @@ class MasksAnalysis(Analysis):
         dimensions: (D,) order of the dimensions in the figure: by the operator that holds most of
             each, then by how much it holds.
         correlation: (K, K) cosine of two masks, from 0 to 1; 0 where one is all zero.
-        linkage: (K - 1, 4) average-linkage clustering of 1 - cosine, as SciPy has it.
-        order: (K,) operators in the order of its leaves.
+        order: (K,) operators in the order of an average-linkage clustering of 1 - cosine.
         own_share: (K,) the share of a mask's energy that no other mask claims: 1 for a mask that is
             disjoint from all others, 1 / K where all are the same.
 
@@ -53,21 +52,19 @@ class MasksAnalysis(Analysis):
         energy_KD = mask_KD**2 / np.maximum((mask_KD**2).sum(axis=1, keepdims=True), 1e-12)
         claim_KD = energy_KD / np.maximum(energy_KD.sum(axis=0), 1e-12)
         correlation_KK = cosine_similarity(mask_KD).clip(0, 1)
-        linkage, order_K = _cluster(correlation_KK)
         holder_D = claim_KD.argmax(axis=0)
         return {
             "operators": np.array(subject.operators),
             "masks": mask_KD.astype(np.float32),
             "dimensions": np.lexsort((-claim_KD.max(axis=0), holder_D)),
             "correlation": correlation_KK,
-            "linkage": linkage,
-            "order": order_K,
+            "order": _clustered(correlation_KK),
             "own_share": (energy_KD * claim_KD).sum(axis=1),
         }
 
     @figure.styled
     def draw(self, arrays: Arrays) -> figure.Figure:
-        """The mask matrix, below it the dendrogram and the correlation."""
+        """The mask matrix, below it the correlation, in the order of the clusters."""
         operators = [figure.words(name) for name in arrays["operators"]]
         count = len(operators)
         heights = (1.2 + 0.2 * count, 2.2 + 0.2 * count)
@@ -81,16 +78,7 @@ class MasksAnalysis(Analysis):
         axis.set_xlabel("dimension of the embedding, ordered by the operator that holds most of it")
         axis.grid(visible=False)
         above.colorbar(image, ax=axis, label="mask")
-        tree, matrix = below.subplots(1, 2, width_ratios=(1, 3))
-        if count > 1:
-            from scipy.cluster.hierarchy import dendrogram
-
-            dendrogram(
-                arrays["linkage"], ax=tree, orientation="left", no_labels=True,
-                link_color_func=lambda _: figure.GRAY,
-            )  # fmt: skip
-            tree.invert_yaxis()
-        tree.set_axis_off()
+        matrix = below.subplots()
         order_K = arrays["order"]
         ordered_KK = arrays["correlation"][np.ix_(order_K, order_K)]
         image = matrix.imshow(ordered_KK, cmap="cividis", vmin=0, vmax=1, aspect="auto")
@@ -131,25 +119,6 @@ class MasksAnalysis(Analysis):
             )
         return " ".join(sentences)
 
-    def details(self, arrays: Arrays) -> Details:
-        """A mask that is all zero uses no dimension and has no cosine."""
-        energy_KD = arrays["masks"].astype(float) ** 2
-        live_K = energy_KD.any(axis=1)
-        squared_K = np.where(live_K, (energy_KD**2).sum(axis=1), 1)
-        used_K = energy_KD.sum(axis=1) ** 2 / squared_K / energy_KD.shape[1]
-        others_K = np.maximum(live_K.sum() - 1, 1)
-        mean_K = np.where(live_K, (arrays["correlation"].sum(axis=1) - 1) / others_K, np.nan)
-        own_K = np.where(live_K, arrays["own_share"], np.nan)
-        rows = tuple(
-            (figure.words(name), *numbers)
-            for name, *numbers in zip(
-                arrays["operators"], 100 * own_K, 100 * (1 - own_K), 100 * used_K, mean_K,
-                strict=True,
-            )
-        )  # fmt: skip
-        columns = ("operator", "own (%)", "shared (%)", "dimensions used (%)", "mean cosine")
-        return Details(Grid(columns, rows))
-
 
 def _blocks(names: list[str], mask_KD: np.ndarray) -> dict[str, float]:
     """The share of the dimensions that are exempt from operators; none unless masks are blocks.
@@ -163,15 +132,14 @@ def _blocks(names: list[str], mask_KD: np.ndarray) -> dict[str, float]:
     return shares if max(shares.values(), default=1.0) <= FEW else {}
 
 
-def _cluster(correlation_KK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Average linkage of the masks, and the order of its leaves."""
+def _clustered(correlation_KK: np.ndarray) -> np.ndarray:
+    """The order of the leaves of an average linkage of the masks."""
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
-    count = len(correlation_KK)
-    if count < 2:
-        return np.empty((0, 4)), np.arange(count)
+    if len(correlation_KK) < 2:
+        return np.arange(len(correlation_KK))
     distance_KK = 1 - correlation_KK
     np.fill_diagonal(distance_KK, 0)
     tree = linkage(squareform(distance_KK, checks=False), "average", optimal_ordering=True)
-    return tree, leaves_list(tree)
+    return np.asarray(leaves_list(tree))

@@ -29,7 +29,7 @@ from mast.models import exempt_blocks
 from mast.search.nearest import directions
 
 QUERIES, SHOWN, COUNTED = 4, 6, 10  # of the queries, the figure has the first
-WHOLE = "whole embedding"  # as `spaces_of` calls it
+WHOLE = "whole embedding"
 FEWEST = 3  # images, so that there is a choice
 
 
@@ -49,7 +49,7 @@ class WeightedSpace(NamedTuple):
 
 def spaces_of(subject: Subject, dim: int) -> list[WeightedSpace]:
     """The whole embedding of `dim` dimensions; for each distinct mask its complement, its block."""
-    spaces = [WeightedSpace("whole embedding", torch.ones(dim))]
+    spaces = [WeightedSpace(WHOLE, torch.ones(dim))]
     if subject.mask_DK is None:
         return spaces
     blocks = exempt_blocks(subject.mask_DK.detach().cpu().float(), subject.operators)
@@ -78,8 +78,8 @@ class Neighbours(Analysis):
         labels: (T, N) names of the images' classes.
         shared: (S, T) percent of the ten nearest images, or of all others where there are fewer,
             that share a query's label, the mean over images.
-        margin: (S, T) half of its 95 % interval over images.
-        gain_margin: (S, T) likewise, of the difference from the space before.
+        gain_margin: (S, T) half of the 95 % interval over images of its difference from the space
+            before.
         expected: (T,) that percentage in a random order.
 
     Reference:
@@ -105,28 +105,24 @@ class Neighbours(Analysis):
         tasks = [task for task, label_N in images.labels.items() if len(set(label_N.tolist())) > 1]
         label_TN = torch.tensor(np.array([images.labels[task] for task in tasks]), dtype=torch.long)
         files_N = files_of(images)
-        shared_S2T, before_NT = np.zeros((len(spaces), 2, len(tasks))), np.zeros(())
-        gain_margin_ST = np.zeros((len(spaces), len(tasks)))
-        for at, space_ND in enumerate(spaces.values() if tasks else ()):
-            found = retrieve(space_ND, space_ND, label_TN, COUNTED, files_N)
-            shared_NT = 100 * found.precision.cpu().numpy().T
-            shared_S2T[at] = mean_and_margin(shared_NT)
-            gain_margin_ST[at] = mean_and_margin(shared_NT - before_NT)[1]
-            before_NT = shared_NT
+        shared_SNT = np.zeros((len(spaces), len(images.names), 0))
+        if tasks:
+            found = [
+                retrieve(of_ND, of_ND, label_TN, COUNTED, files_N) for of_ND in spaces.values()
+            ]
+            shared_SNT = np.stack([100 * of.precision.cpu().numpy().T for of in found])
+        gain_SNT = np.diff(shared_SNT, axis=0, prepend=shared_SNT[:1])
+        nearest = [_nearest(space_ND, query_Q, files_N) for space_ND in spaces.values()]
+        names = [np.array(images.classes[task])[images.labels[task]] for task in tasks]
         return {
             "pictures": images.thumbnails_NPP3,
             "queries": query_Q,
             "spaces": np.array(list(spaces)),
-            "nearest": np.stack(
-                [_nearest(space_ND, query_Q, files_N) for space_ND in spaces.values()], 1
-            ),
+            "nearest": np.stack(nearest, axis=1),
             "tasks": np.array(tasks, str),
-            "labels": np.array(
-                [np.array(images.classes[task])[images.labels[task]] for task in tasks], str
-            ).reshape(len(tasks), len(images.names)),
-            "shared": shared_S2T[:, 0],
-            "margin": shared_S2T[:, 1],
-            "gain_margin": gain_margin_ST,
+            "labels": np.array(names, str).reshape(len(tasks), len(images.names)),
+            "shared": shared_SNT.mean(axis=1),
+            "gain_margin": mean_and_margin(gain_SNT.swapaxes(0, 1))[1],
             "expected": np.array(
                 [100 * float(chance(label_N, files_N).mean()) for label_N in label_TN]
             ),

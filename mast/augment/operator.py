@@ -43,14 +43,7 @@ class Record:
         return len(self.applied_BK)
 
     def __getitem__(self, samples: slice) -> "Record":
-        return Record(
-            self.names,
-            self.applied_BK[samples],
-            {
-                name: {key: values[samples] for key, values in drawn.items()}
-                for name, drawn in self.parameters.items()
-            },
-        )
+        return _combined([self], lambda parts: parts[0][samples])
 
     def sharing(self, other: "Record", names: Sequence[str]) -> "Record":
         """This record with the decisions of another on some operators."""
@@ -72,16 +65,18 @@ class Record:
 
 def join(records: Sequence[Record]) -> Record:
     """Put records of the same operators one after the other."""
+    return records[0] if len(records) == 1 else _combined(records, torch.cat)
+
+
+def _combined(records: Sequence[Record], combine: Callable[[list[Tensor]], Tensor]) -> Record:
+    """A record each of whose tensors is made from those of some records."""
     first = records[0]
-    if len(records) == 1:
-        return first
     return Record(
         first.names,
-        torch.cat([record.applied_BK for record in records]),
+        combine([record.applied_BK for record in records]),
         {
             name: {
-                key: torch.cat([record.parameters[name][key] for record in records])
-                for key in drawn
+                key: combine([record.parameters[name][key] for record in records]) for key in drawn
             }
             for name, drawn in first.parameters.items()
         },
@@ -151,16 +146,14 @@ class Operator:
     """
 
     name: ClassVar[str]
-    destroys: ClassVar[str]  # the property of an image that no invariance to it can keep
+    changes: ClassVar[str]  # the property of an image that no invariance to it can keep
     stage: ClassVar[Stage]
     function: ClassVar[Callable[..., Tensor]]  # its kernel in PyTorch
     kernel: ClassVar[str | None]  # that in `compiled` and `fused`; None: `apply` is used
-    drawn: ClassVar[str]  # its one magnitude: the parameter, and the field with its range
+    drawn: ClassVar[Mapping[str, float]]  # its magnitudes, and for each the one without effect
     graded: ClassVar[bool]  # whether it has a magnitude, or is done or not
-    label: ClassVar[str]  # what a caption calls it
-    neutral: ClassVar[float] = 0.0  # the magnitude that changes nothing
-    two_sided: ClassVar[bool] = False  # whether that lies within the range
-    shows: ClassVar[str] = "{:.2f}"  # how a caption shows the magnitude
+    two_sided: ClassVar[bool] = False  # whether the magnitude without effect is within the range
+    shows: ClassVar[str]  # its caption, with parameters by name
     of_colors: ClassVar[bool] = False  # whether it needs red, green and blue
     within: ClassVar[Bounds] = {}  # of fields: the least and the most
 
@@ -193,23 +186,30 @@ class Operator:
             if name not in ("size", "probability") and not isinstance(value, bool)
         }
 
+    def bounds(self, name: str) -> tuple[float, float]:
+        """The range of a magnitude, by default the field of its name."""
+        own: tuple[float, float] = getattr(self, name)
+        return own
+
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         """Draw the parameters of `n` samples: tensors of length n, by name; maybe none."""
-        name = self.drawn
-        return {name: uniform(n, getattr(self, name), generator)} if name else {}
+        return {name: uniform(n, self.bounds(name), generator) for name in self.drawn}
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
         """Give every sample the same strength; directions, places and orders stay as drawn.
 
         `magnitude` is from 0, the weakest that `sample` draws or no change, to 1.
         """
-        if not self.drawn:
-            return parameters
-        bounds, values = getattr(self, self.drawn), parameters[self.drawn]
-        if self.two_sided:
-            return parameters | {self.drawn: away(magnitude, bounds, values, self.neutral)}
-        weakest_first = sorted(bounds, key=lambda bound: abs(bound - self.neutral))
-        return parameters | {self.drawn: between(magnitude, weakest_first, values)}
+        fixed = {}
+        for name, neutral in self.drawn.items():
+            bounds = self.bounds(name)
+            if self.two_sided:
+                fixed[name] = away(magnitude, bounds, parameters[name], neutral)
+            else:
+                weakest_first = sorted((abs(bound - neutral), bound) for bound in bounds)
+                ends = [bound for _, bound in weakest_first]
+                fixed[name] = between(magnitude, ends, parameters[name])
+        return parameters | fixed
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -220,26 +220,22 @@ class Operator:
         """
         if not cls.drawn:
             return torch.ones(len(aspect_B), 1)
-        distance_B = parameters[cls.drawn] - cls.neutral
-        return (distance_B if cls.two_sided else distance_B.abs())[:, None]
+        distances = [parameters[name] - neutral for name, neutral in cls.drawn.items()]
+        distance_BT = torch.stack(distances, dim=1)
+        return distance_BT if cls.two_sided else distance_BT.abs()
 
     @classmethod
-    def difference(
-        cls, first_BT: Tensor, second_BT: Tensor, first: "Record", second: "Record"
-    ) -> Tensor:
+    def difference(cls, change_BT: Tensor, records: Sequence[Record]) -> Tensor:
         """How two views differ in their effects, in numbers that an observer of both could tell.
 
-        `first_BT` and `second_BT` are the `effect` on either view, 0 where it was not applied;
-        `first` and `second` record all that was done to them: what other operators hide is NaN.
+        `change_BT` is the `effect` on the first view less that on the second, 0 where it was not
+        applied; `records` has all that was done to both: what other operators hide is NaN.
 
         Returns:
             (B, T) or more numbers: the difference, and for an operator that is done or not also
             whether the views differ.
         """
-        difference_BT = first_BT - second_BT
-        if cls.graded:
-            return difference_BT
-        return torch.cat([difference_BT, difference_BT.abs()], dim=1)
+        return change_BT if cls.graded else torch.cat([change_BT, change_BT.abs()], dim=1)
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         """Transform every sample with its own parameters, as `sample` draws them.
@@ -280,9 +276,8 @@ class Operator:
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
         """Name one sample's magnitudes in a few characters, for a figure."""
-        if not cls.drawn:
-            return cls.label
-        return f"{cls.label} {cls.shows.format(parameters[cls.drawn].item())}"
+        values = {name: each.item() for name, each in parameters.items() if each.numel() == 1}
+        return cls.shows.format(**values)
 
 
 C = TypeVar("C", bound=Operator)
@@ -291,10 +286,10 @@ C = TypeVar("C", bound=Operator)
 @dataclass_transform(frozen_default=True)
 def operator(
     name: str,
-    destroys: str,
+    changes: str,
     stage: Stage,
     kernel: Callable[..., Tensor] | None = None,
-    drawn: str = "",
+    drawn: Mapping[str, float] | None = None,
     **others: Any,
 ) -> Callable[[type[C]], type[C]]:
     """Make a class a frozen dataclass, and set what its operators have in common.
@@ -305,8 +300,8 @@ def operator(
     """
 
     def decorated(kind: type[C]) -> type[C]:
-        kind.name, kind.destroys, kind.stage, kind.drawn = name, destroys, stage, drawn
-        kind.label = name.replace("_", " ")
+        kind.name, kind.changes, kind.stage, kind.drawn = name, changes, stage, drawn or {}
+        kind.shows = " ".join([name.replace("_", " "), *(f"{{{each}:.2f}}" for each in kind.drawn)])
         kind.kernel = None
         if kernel is not None:
             kind.function = staticmethod(kernel)

@@ -293,7 +293,7 @@ def difference(views: Views, name: str, device: torch.device | None = None) -> T
         * record.applied(name)[:, None]
         for record in views.records
     )
-    drawn_BT = OPERATORS[name].difference(first_BT, second_BT, *views.records)
+    drawn_BT = OPERATORS[name].difference(first_BT - second_BT, views.records)
     return drawn_BT.to(images_BCHW.device if device is None else device, non_blocking=True)
 
 

@@ -3,14 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, final
 
-from mast.commands.common import command, or_default
+from mast.commands.common import ENCODER, command, or_default
+from mast.core.checkpoint import check_writable
+from mast.core.errors import UserError
+from mast.core.files import out_folder, short_name
 from mast.core.kinds import Device, EncoderLike
+from mast.core.table import Shown, TextTable
 
 if TYPE_CHECKING:
-    from mast.invariance.measure import Adaptation
+    from mast.invariance.adapted import Adapted
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Adaptation(Shown):
+    """What `mast adapt` found.
+
+    Attributes:
+        path: The folder that `--ignore` and `--match` of other commands take; None: not written.
+        adapted: The encoder with its subspaces, taken wherever an encoder is: by its last map, if
+            nothing is chosen.
+        images: How many were looked at.
+        left_out: Operators that did not change them.
+    """
+
+    path: Path | None
+    adapted: Adapted
+    images: int
+    left_out: tuple[str, ...] = ()
+
+    def shown(self) -> list[TextTable | str]:
+        """How far each operator moves an image, and along how many axes."""
+        from mast.augment import OPERATORS
+
+        table = TextTable(title=f"How operators move {self.images} images")
+        table.add_column("operator")
+        for column in ("changes", "mean square displacement, % of variance", "axes of 90 % of it"):
+            table.add_column(column, justify="left" if column == "changes" else "right")
+        depths = len(self.adapted.depths.layers)
+        for name, moves_RF in self.adapted.subspaces.factors.items():
+            value_R = moves_RF.square().sum(dim=1)
+            axes = int((value_R.cumsum(0) < 0.9 * value_R.sum()).sum()) + 1
+            share = f"{100 * float(value_R.sum()) / depths:.0f}"
+            table.add_row(name, OPERATORS[name].changes, share, str(axes))
+        lines = list[TextTable | str]([table])
+        if self.left_out:
+            lines.append(f"left out, as they did not change the images: {', '.join(self.left_out)}")
+        if depths == 1:
+            lines.append("only the output was read: layers names depths, without which little is "
+                         "left to match")  # fmt: skip
+        return lines
 
 
 @command
@@ -48,14 +94,50 @@ def adapt(
 
     Returns:
         The adapted encoder and its folder.
-
-    Raises:
-        UserError: No such encoder, operator or layer; fewer than 10 images; features that are not
-            finite or do not vary; a folder that cannot be written.
     """
     encoder = or_default(encoder, data)
-    from mast.encoders.load import EncoderOptions
-    from mast.invariance.measure import adapt as measure
+    from torch import nn
 
-    options = EncoderOptions(encoder, size, weights, download, untrained, seed)
-    return measure(data, options, images, out, layers, operators, device, max_broken)
+    from mast.core.compute import Compute
+    from mast.core.launch import find_device
+    from mast.data import DataConfig, open_photos
+    from mast.encoders.load import frozen, load
+    from mast.invariance import measure
+    from mast.invariance.adapted import save_adapted
+    from mast.models import Depths, Encoder, save_encoder
+
+    if images < measure.FEWEST:
+        raise UserError(f"images must be {measure.FEWEST} or more, got {images}")
+    loaded = load(encoder, size, weights, download, untrained, seed)
+    whole = measure.at_depths(loaded, encoder, layers)
+    depths = cast(Depths, whole.module)
+    named = measure.operators_of(operators, depths.channels)
+    folder = None
+    if out is not None or not isinstance(encoder, nn.Module):
+        folder = out_folder(out or Path("runs") / short_name(f"{loaded.folder.name}-adapted"))
+        _check_ours(folder)
+        check_writable(folder)
+    canvases = open_photos(DataConfig(str(data), max_broken=max_broken), loaded.size, depths)
+    some = measure.some_of(canvases, images, seed)
+    compute = Compute(find_device(device))
+    adapted = measure.moved(frozen(whole, encoder, compute), some, named, seed)
+    if folder is not None:
+        (folder / ENCODER).unlink(missing_ok=True)  # an earlier encoder's
+        save_adapted(adapted, folder, some, str(data), seed)
+        if isinstance(depths.encoder, Encoder):
+            save_encoder(depths.encoder, folder / ENCODER)
+    left_out = tuple(name for name in named if name not in adapted.operators)
+    return Adaptation(folder, adapted, len(some), left_out)
+
+
+def _check_ours(folder: Path) -> None:
+    """Refuse a folder of something else, such as a run, or with results, which would be mixed."""
+    from mast.encoders.load import ADAPTED
+
+    names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
+    ours = {ADAPTED, ENCODER} if ADAPTED in names else set[str]()
+    if others := {name for name in names if not name.startswith(".")} - ours:
+        raise UserError(
+            f"out: {folder} has {min(others)}, which `mast adapt` did not write: name another "
+            "folder, or remove it"
+        )

@@ -29,8 +29,6 @@ Encoder = later("mast.invariance.encoder", "Encoder")
 NamedSets = later("mast.evaluation.named_sets", "NamedSets")
 ENCODER = "encoder.safetensors"
 SET = re.compile("[:#@]|^(factors|toys)$")  # in the name of a set that may be no folder
-# What names weights or an architecture, and is no set of images.
-WEIGHTS = re.compile(r"timm:|(torchvision:)?(resnet|vit_|efficientnet|tf_efficient|convnext|swin)")
 WRAPPED: Any = {"subsequent_indent": " " * 8, "break_on_hyphens": False}
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +44,7 @@ TEXTS = {
     "size": "Input size in pixels; by default the size at which the weights were trained, 224 if "
     "unknown. Required for a module.",
     "ignore": "Changes that should not count: operators (rotate), properties (color: all operators "
-    'that destroy it) or "all". Measured on some of the images, unless `mast adapt` did.',
+    'that change it) or "all". Measured on some of the images, unless `mast adapt` did.',
     "match": "Compare images by these operators or properties and nothing else.",
     "space": "Metric to compare with: a .json file from `mast neighbours --same --different`, or "
     "`depths` (all stages of the encoder, standardized). Excludes ignore and match.",
@@ -65,10 +63,10 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
 
     `data` may be files, a DataFrame or PIL images as well (`set_name`), `encoder` an `Encoder`.
     """
-    text = inspect.getdoc(function) or ""
+    text, signature = inspect.getdoc(function) or "", inspect.signature(function)
     shared = [
         "    " + textwrap.fill(f"{name}: {TEXTS[name]}", 92, **WRAPPED)
-        for name in inspect.signature(function).parameters
+        for name in signature.parameters
         if name in TEXTS and f"\n    {name}: " not in text
     ]
     before, returns, after = text.partition("\n\nReturns:")
@@ -78,38 +76,21 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
-        names = [*inspect.signature(function).parameters]
-        values: dict[str, Any] = dict(zip(names, args, strict=False)) | kwargs
-        if len(values) < len(args) + len(kwargs):  # too many, or one twice: Python says which
-            return function(*args, **kwargs)
+        bound = signature.bind_partial(*args, **kwargs)
+        values = bound.arguments
         if isinstance(values.get("encoder"), Encoder):
             values["encoder"] = values["encoder"].module
         if not isinstance(data := values.get("data"), str | Path | NamedSets | None):
             from mast.data import set_name
 
             values["data"] = set_name(data)
-        return checked(**values)  # type: ignore[call-arg]
+        return checked(*bound.args, **bound.kwargs)
 
     return called
 
 
-def or_default(encoder: EncoderLike | None, data: Any = None) -> EncoderLike:
-    """The encoder, or the one that is used where none is named.
-
-    Photos in place of an encoder, and an encoder in place of photos, are refused at once.
-    """
-    if isinstance(data, str | Path):
-        folder = named(data)
-        weights = not os.path.exists(folder) and WEIGHTS.match(str(data))
-        if weights or folder.suffix in (".safetensors", ".pth") or _is_encoder(folder):
-            raise UserError(f"data is an encoder: give photos, then --encoder {quoted(data)}")
-    if isinstance(encoder, str | Path):
-        folder = named(encoder)
-        if folder.is_dir() and not (_is_encoder(folder) or (folder / ENCODER).is_file()):
-            raise UserError(
-                f"encoder {encoder} is a folder without {ENCODER}: photos are the first argument, "
-                "the encoder a run, a file or a name"
-            )
+def or_default(encoder: EncoderLike | None, data: Any) -> EncoderLike:
+    """The encoder, or the default one; a folder of photos that is not there is refused at once."""
     if isinstance(data, str | Path) and not (SET.search(str(data)) or os.path.exists(named(data))):
         raise UserError(
             f"data: no folder {quoted(data)}, and no set such as list:photos.csv or hf:owner/name "
@@ -118,10 +99,6 @@ def or_default(encoder: EncoderLike | None, data: Any = None) -> EncoderLike:
     from mast.models.pretrained import DEFAULT
 
     return DEFAULT if encoder is None else encoder
-
-
-def _is_encoder(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("config.yaml", "subspaces.safetensors"))
 
 
 def open_search(

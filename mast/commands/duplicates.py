@@ -288,8 +288,8 @@ def _fixed(ignore: Sequence[str], match: Sequence[str]) -> tuple[set[str], set[s
     properties = {*CHANGES.values()}
 
     def of(names: Sequence[str]) -> set[str]:
-        found = {OPERATORS[name].destroys if name in OPERATORS else name for name in names}
-        if unknown := found - properties - {each.destroys for each in OPERATORS.values()} - {"all"}:
+        found = {OPERATORS[name].changes if name in OPERATORS else name for name in names}
+        if unknown := found - properties - {each.changes for each in OPERATORS.values()} - {"all"}:
             known = ", ".join(sorted(properties))
             raise UserError(f"ignore, match: expected properties ({known}), got {unknown.pop()!r}")
         return properties if "all" in found else found

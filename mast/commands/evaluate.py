@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from mast.commands.common import command, or_default
+from mast.commands.common import command
 from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.errors import UserError
 from mast.core.files import short_name
-from mast.core.kinds import Device, EncoderLike, Precision, Representation, later
+from mast.core.kinds import Device, EncoderLike, Precision, later
 from mast.core.run import EVALUATIONS, SPACES, RunFolder
 
 if TYPE_CHECKING:
@@ -40,10 +40,8 @@ def evaluate(
     device: Device = "auto",
     precision: Precision = "float32",
     seed: int = 0,
-    cache: bool = True,
     weights: str | Path | None = None,
     untrained: bool = False,
-    near_duplicates: bool = False,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
     space: str | Path | None = None,
@@ -53,7 +51,8 @@ def evaluate(
     Hyperparameters are tuned on validation images, or on a tenth of the training images if there
     are none; the test set is scored once. Results go to `evaluations/<protocol>-<set>.json` in the
     run folder; for random weights in `runs/<name>-random-<seed>`, for published weights in
-    `runs/<name or file>-<SHA-256>`, for a module in `runs/<class>-<SHA-256>`.
+    `runs/<name or file>-<SHA-256>`, for a module in `runs/<class>-<SHA-256>`; with ignore, match or
+    space below `spaces/` there.
 
     Args:
         data: The labeled dataset, such as `flowers17`, or a folder with one subfolder per class,
@@ -64,27 +63,19 @@ def evaluate(
             such as knn.temperatures=0.1.
         precision: Precision of the forward pass and of training; as in `mast pretrain`.
         seed: Seed of the protocols and of the test split of a folder without splits.
-        cache: Whether to cache features, keyed by the content of encoder and images, and for a
-            module also by its output on noise, which reveals a changed forward pass.
         untrained: Evaluate the weights that a run started from (results go to `untrained/` in the
             run folder), or an architecture with random ones.
-        near_duplicates: Also list test images whose features nearly equal those of a training
-            image; exact copies are always counted.
-        ignore: Changes that should not count: operators, properties such as color, or "all".
-            Measured on some of the training images, unless `mast adapt` did; results go to
-            `spaces/`.
 
     Returns:
         One result per protocol; in the first process, none in the others.
     """
-    encoder = or_default(encoder)
     from torch import nn
 
     from mast.core.bench import Bench
     from mast.core.compute import Compute
     from mast.core.launch import find_device, launch_processes, make_fabric, type_of
     from mast.core.tensors import digest
-    from mast.encoders.load import EncoderOptions, frozen, load, source_name
+    from mast.encoders.load import EncoderOptions, frozen, load
     from mast.evaluation.named_sets import NamedSets
     from mast.evaluation.protocols.run import (
         EvaluationSettings,
@@ -103,7 +94,7 @@ def evaluate(
     if (classifier := _classifier(encoder)) is not None:
         given = {
             "settings": settings, "weights": weights, "untrained": untrained, "ignore": ignore,
-            "match": match, "space": space, "near_duplicates": near_duplicates,
+            "match": match, "space": space,
             "size": size not in (None, classifier.size),
             "protocols": protocols != DEFAULT,
         }  # fmt: skip
@@ -134,20 +125,17 @@ def evaluate(
                 name += f"-{digest(tensors_of(encoder))[:8]}"
             loaded = loaded._replace(folder=loaded.folder / SPACES / short_name(name))
         bench = Bench(compute, loaded.folder / EVALUATIONS)
-        if name:
-            by = load_search_encoder(
-                options, invariances, compute, cache, bench,
-                lambda size, model, _: sets.learning(size, model).train,
-            )  # fmt: skip
-            measured, loaded = by.encoder, loaded._replace(size=by.size)
-        else:
-            measured = frozen(loaded, encoder, compute, cache, bench)
+        by = load_search_encoder(
+            options, invariances, compute, bench,
+            lambda size, model, _: sets.learning(size, model).train, loaded,
+        )  # fmt: skip
+        measured = by.encoder
         if is_run and not (name or untrained or weights is not None):
 
             @functools.cache
             def representation(name: str) -> FrozenEncoder:
-                of_run = load_representation(source_name(encoder), cast(Representation, name), size)
-                return frozen(of_run, encoder, compute, cache)
+                of_run = load_representation(cast(str | Path, encoder), name, size)
+                return frozen(of_run, encoder, compute)
 
             measured.representations = representation
 
@@ -158,7 +146,7 @@ def evaluate(
         if fabric.is_global_zero and sets == NamedSets():
             say("measuring on the generated set `factors`; choose another set with --data")
         groups = [
-            (sets.open(kind, loaded.size, seed, loaded.module), list(group))
+            (sets.open(kind, by.size, seed, loaded.module), list(group))
             for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)
         ]
         if fabric.is_global_zero:
@@ -172,7 +160,7 @@ def evaluate(
                 results.append(result)
 
         for opened, group in groups:
-            evaluate_encoder(measured, opened, group, common, write, near_duplicates)
+            evaluate_encoder(measured, opened, group, common, write)
         return results
 
 

@@ -46,10 +46,9 @@ def export(
     Returns:
         The folder, the line that loads it and the largest difference between its outputs and the
         original's. Its README.md says how to load it, how to prepare images and, for a run, how it
-        was trained and what was and was not measured; for a classifier, what it learned from and
-        how accurate it is.
+        was trained and what was measured; for a classifier, what it learned from and how accurate
+        it is.
     """
-    from mast.evaluation.protocols import EVALUATORS
     from mast.exports import (
         ANY,
         FORMATS,
@@ -81,7 +80,7 @@ def export(
         title = Path(model).stem
     trained = run is not None and run.config.is_file() and original.pretrained_in(run)
     pretrained = run if trained else None
-    text = card(title, form, original, pretrained, identity, EVALUATORS, license)
+    text = card(title, form, original, pretrained, identity, license)
     return export_folder(form, format, original, identity, text, target)
 
 
@@ -94,7 +93,7 @@ def _in_space(original: Original, model: str | Path, invariances: InvarianceChoi
 
     if original.classifier is not None:
         raise UserError("a classifier has its features: leave ignore, match and space out")
-    seen = load_search_encoder(EncoderOptions(model), invariances, Compute("cpu"), cache=False)
+    seen = load_search_encoder(EncoderOptions(model), invariances, Compute("cpu"))
     assert isinstance(seen.encoder.module, InSpace)
     return replace(original, space=seen.encoder.module, chosen=seen.chosen)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from mast.core.run import EVALUATIONS, provenance
 from mast.core.table import ShownText
 
 if TYPE_CHECKING:
-    from mast.evaluation.labelled_sets import EvaluationData
     from mast.models import Classifier
 
 
@@ -39,21 +37,10 @@ class Fitted(ShownText):
     @property
     def text(self) -> str:
         """The same in a few lines."""
-        from mast.evaluation.tested_classifier import (
-            how_far_off,
-            how_often_right,
-            learned_from,
-            what_is_told,
-        )
+        from mast.evaluation.tested_classifier import described
 
-        lines = [
-            f"{what_is_told(self.about, len(self.classifier.classes))}, learned from "
-            f"{learned_from(self.about)}",
-            f"accuracy: {how_often_right(self.about)}",
-            f"probabilities: {how_far_off(self.about)}",
-            f"classifier: {self.path}",
-        ]
-        return "\n".join(map(one_line, lines))
+        lines = described(self.about, len(self.classifier.classes)) | {"classifier": self.path}
+        return "\n".join(one_line(f"{name}: {text}") for name, text in lines.items())
 
 
 @command
@@ -70,7 +57,6 @@ def fit(
     space: str | Path | None = None,
     device: Device = "auto",
     seed: int = 0,
-    root: str | Path | None = None,
     download: bool = False,
     untrained: bool = False,
     weights: str | Path | None = None,
@@ -96,7 +82,6 @@ def fit(
         ignore: Changes that should not count: operators, properties such as color, or "all". For a
             linear head. The file stores the choice, so `mast predict` needs no option.
         seed: Random seed.
-        root: Folder with torchvision and Hugging Face sets; by default `downloads` in the cache.
         download: Allow downloading the set and the weights.
         groups: How images of one patient, video or place are recognized: a column of a list, a
             level of subfolders from 1, or a regular expression on the path with one group. Splits
@@ -112,10 +97,12 @@ def fit(
     from mast.core.reading import Reading
     from mast.data import split_cut
     from mast.encoders.frozen import InSpace
-    from mast.encoders.load import EncoderOptions, frozen, load
+    from mast.encoders.load import EncoderOptions, load
     from mast.evaluation.calibration import BINS, calibrate
+    from mast.evaluation.labelled_sets import one_task
     from mast.evaluation.named_sets import NamedSets
-    from mast.evaluation.protocols.learn import learn, one_task
+    from mast.evaluation.protocols import FineTune, Linear
+    from mast.evaluation.protocols.run import EvaluationSettings, make_evaluator
     from mast.evaluation.result import readable
     from mast.evaluation.tested_classifier import validation
     from mast.invariance.choice import InvarianceChoice, load_search_encoder
@@ -127,8 +114,7 @@ def fit(
         name, cut = split_cut(str(data))
         data = name + replace(cut, groups=groups).suffix
     kinds = {".safetensors": lambda path: read_about(path) is not None}
-    if out is not None:
-        out = out_file(out, kinds)
+    path = None if out is None else out_file(out, kinds)
     invariances = InvarianceChoice(ignore=ignore, match=match, space=space)
     if invariances.names and kind != "linear":
         raise UserError(f"ignore, match and space are for kind linear, got {kind}")
@@ -136,27 +122,30 @@ def fit(
     loaded = load(*options)
     compute = Compute(find_device(device))
     bench = Bench(compute, loaded.folder / EVALUATIONS)
-    sets = NamedSets(data, root=root, download=download, max_broken=max_broken)
-    if invariances.names:
-        by = load_search_encoder(
-            options, invariances, compute, bench=bench,
-            photos=lambda size, model, _: sets.learning(size, model).train,
-        )  # fmt: skip
-        start, loaded = by.encoder, loaded._replace(size=by.size)
-    else:
-        start = frozen(loaded, encoder, compute, True, bench)
-    pool = sets.learning(loaded.size, loaded.module)
+    sets = NamedSets(data, download=download, max_broken=max_broken)
+    by = load_search_encoder(
+        options, invariances, compute, bench=bench, loaded=loaded,
+        photos=lambda size, model, _: sets.learning(size, model).train,
+    )  # fmt: skip
+    start = by.encoder
+    pool = sets.learning(by.size, loaded.module)
     task = one_task(pool, target, seed)
-    if out is None:
+    if path is None:
         several = [task.target] if len(pool.train.targets) > 1 else []
         parts = ["classifier", kind, readable(str(data)), *several, *invariances.names]
         name = short_name("-".join(parts))
-        path = out_file(_free(loaded.folder / f"{name}.safetensors", str(data), pool), kinds)
-    else:
-        path = Path(out)
+        path = out_file(loaded.folder / f"{name}.safetensors", kinds)
+        before = (read_about(path) or {}).get("images", {})
+        if (
+            before.get("set", str(data)) != str(data)
+            and before["fingerprints"] != pool.fingerprints
+        ):
+            raise UserError(f"out: {path} is of {before['set']}: give another out")
     check_writable(path.parent)
     counts = task.pool_labels_N.bincount(minlength=len(task.classes)).tolist()
-    learned = learn(kind, start, pool, task, seed, settings or {})
+    protocol = make_evaluator(kind, EvaluationSettings(seed, {kind: settings or {}}))
+    assert isinstance(protocol, Linear | FineTune)
+    learned = protocol.classifier(start, pool, task)
     calibration = calibrate(learned.scores_VC, learned.labels_V, seed)
     about = {
         "kind": kind,
@@ -169,7 +158,7 @@ def fit(
             "fingerprints": pool.fingerprints,
         },
         "encoder": start.description,
-        "settings": {"size": loaded.size, "protocol": learned.settings},
+        "settings": {"size": by.size, "protocol": protocol.settings()},
         "validation": validation(learned, pool, task, seed),
         "calibration": {**calibration._asdict(), "bins": BINS},
         "provenance": provenance(),
@@ -182,7 +171,7 @@ def fit(
         copied(whole),  # a user's module stays as and where it is
         head,
         task.classes,
-        loaded.size,
+        by.size,
         calibration.temperature,
         about,
     )
@@ -191,14 +180,3 @@ def fit(
     save_classifier(classifier, path)
     bench.finish()
     return Fitted(path, classifier.cpu().eval())
-
-
-def _free(file: Path, name: str, pool: EvaluationData) -> Path:
-    """A file, or one beside it where that holds the classifier of another set that ends alike."""
-    from mast.models import read_about
-
-    before = (read_about(file) or {}).get("images")
-    if before is None or before["set"] == name or before["fingerprints"] == pool.fingerprints:
-        return file
-    mark = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:6]
-    return file.with_name(f"{file.stem}-{mark}.safetensors")

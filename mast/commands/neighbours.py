@@ -16,12 +16,9 @@ from mast.core.kinds import Device, EncoderLike, PillowImage
 from mast.core.table import Listing, columns_of, images_of
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from mast.data import CanvasSet
     from mast.invariance.choice import SearchEncoder
     from mast.invariance.subspaces import Weights
-    from mast.page import GalleryRow
 
 
 COLUMNS = ("query", "rank", "path", "cosine")
@@ -76,73 +73,75 @@ def neighbours(
     from mast.data import open_files
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import InvarianceChoice
-    from mast.invariance.pairs import in_words, is_weights, write_weights
+    from mast.invariance.pairs import is_weights, write_weights
+    from mast.page import GalleryRow, Item, Thumbnails
     from mast.search.nearest import nearest
 
-    chosen_by = {"same": _pairs("same", same), "different": _pairs("different", different)}
-    pairs = any(chosen_by.values())
-    if pairs and not all(chosen_by.values()):
+    pairs = {"same": _pairs("same", same), "different": _pairs("different", different)}
+    by_pairs = any(pairs.values())
+    if by_pairs and not all(pairs.values()):
         raise UserError("same and different: give both, or neither")
-    invariances = InvarianceChoice(ignore, match, space, pairs)
-    weights_file = out_file(space, {".json": is_weights}, "space") if pairs and space else None
-    queries = list(dict.fromkeys(map(_file, as_list(query))))
+    invariances = InvarianceChoice(ignore, match, space, by_pairs)
+    weights_file = out_file(space, {".json": is_weights}, "space") if by_pairs and space else None
+    queries = [_file(image) for image in as_list(query)]
     if not queries:
         raise UserError("query: expected one or more images, got none")
     options = EncoderOptions(encoder, size, weights, download, untrained)
     by, canvases = open_search(options, data, invariances, device, max_broken)
-    places = {spelling(name): at for at, name in enumerate(canvases.identifiers)}
-    queries = list(dict.fromkeys(_by_name(name, canvases.identifiers, places) for name in queries))
-    inside = {name: _position(name, data, places, canvases.skipped) for name in queries}
-    outside = [name for name, at in inside.items() if at is None]
+    positions = dict(_located(queries, data, canvases))
+    outside = [name for name, own in positions.items() if own is None]
     others = open_files(outside, by.size, canvases.reading) if outside else None
-    most = len(canvases) - (len(outside) < len(queries))
+    most = len(canvases) - (len(outside) < len(positions))
     if most < 1:
         raise UserError(f"data: expected images other than the query, {canvases.name} has none")
     if k < 1:
         raise UserError(f"k: expected 1 to {most}, got {k}")
     k = min(k, most)
-    if pairs:
-        learned = _chosen(by, canvases, str(data), chosen_by)
-        say(in_words(learned))
+    if by_pairs:
+        learned = _weights(by, canvases, data, pairs)
+        numbers = ", ".join(f"{name} {value:.2g}" for name, value in learned.items())
+        say(f"weights that your pairs choose (0 ignores, 1 changes nothing): {numbers}")
         if weights_file is not None:
             assert by.adapted is not None
-            write_weights(weights_file, learned, by.adapted, chosen_by)
+            write_weights(weights_file, learned, by.adapted, pairs)
         by = by.weighted(learned)
 
     bank_ND = by.features(canvases)
     extracted = {} if others is None else dict(zip(outside, by.extract(others), strict=True))
     query_MD = torch.stack(
-        [extracted[name] if at is None else bank_ND[at] for name, at in inside.items()]
+        [extracted[name] if own is None else bank_ND[own] for name, own in positions.items()]
     )
-    where, most = by.encoder.device, min(k + 1, len(canvases))
-    cosine_MK, position_MK = nearest(bank_ND.to(where), query_MD.to(where), most)
-    found = {}
-    for (name, own), *of_query in zip(inside.items(), position_MK, cosine_MK, strict=True):
-        near = zip(*(each_K.tolist() for each_K in of_query), strict=True)
-        found[name] = [(at, cosine) for at, cosine in near if at != own][:k]
+    where, count = by.encoder.device, min(k + 1, len(canvases))
+    cosine_MK, position_MK = nearest(bank_ND.to(where), query_MD.to(where), count)
+    found = dict[str, list[tuple[int, float]]]()
+    for (name, own), *near in zip(
+        positions.items(), position_MK.tolist(), cosine_MK.tolist(), strict=True
+    ):
+        found[name] = [(at, cosine) for at, cosine in zip(*near, strict=True) if at != own][:k]
     rows = [
         (name, rank, canvases.identifiers[at], cosine)
-        for name in queries
-        for rank, (at, cosine) in enumerate(found[name], start=1)
+        for name, near in found.items()
+        for rank, (at, cosine) in enumerate(near, start=1)
     ]
     columns = columns_of(COLUMNS, rows)
     words = invariances.words or by.chosen  # as the user wrote it
-    chosen = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in words.items())
-    lead = (
-        f"The {k} nearest of {images_of(canvases.name, len(canvases), canvases.skipped)}, by "
-        f"cosine{chosen and f'; {chosen}'}."
-    )
+    chosen = "".join(f"; {kind}: {', '.join(names)}" for kind, names in words.items())
+    images = images_of(canvases.name, len(canvases), canvases.skipped)
 
     def shelves() -> list[GalleryRow]:
-        return [_row(name, inside[name], found[name], canvases, others) for name in queries]
+        shown = dict[str, list[Item]]()
+        for name, own in positions.items():
+            source, at = (others, outside.index(name)) if own is None else (canvases, own)
+            assert source is not None
+            near = [Item(canvases, of, f"{cosine:.3f}") for of, cosine in found[name]]
+            shown[name] = [Item(source, at, "the query", True), *near]
+        return [GalleryRow(name, items) for name, items in shown.items()]
 
+    lead = f"The {k} nearest of {images}, by cosine{chosen}."
     write_listing(file, columns, "Nearest images", lead, shelves)
     sections = {
-        f"Nearest to {name}": [at for at, row in enumerate(rows) if row[0] == name]
-        for name in queries
+        f"Nearest to {name}": range(at * k, at * k + k) for at, name in enumerate(positions)
     }
-    from mast.page import Thumbnails
-
     return Listing(columns, sections, file, grouped_by="query", picture=Thumbnails(canvases))
 
 
@@ -167,10 +166,10 @@ def _pairs(kind: str, named: Pairs) -> list[tuple[str, str]]:
     return pairs
 
 
-def _chosen(
+def _weights(
     by: SearchEncoder,
     canvases: CanvasSet,
-    data: str,
+    data: str | Path,
     pairs: Mapping[str, Sequence[tuple[str, str]]],
 ) -> Weights:
     """What pairs choose: the weight of each property."""
@@ -184,11 +183,10 @@ def _chosen(
         raise UserError(
             f"data: expected two or more images to choose by pairs, {canvases.name} has one"
         )
-    places = {spelling(name): at for at, name in enumerate(canvases.identifiers)}
+    names = list(dict.fromkeys(name for kind in pairs.values() for pair in kind for name in pair))
     bank_NF = by.depths(canvases)
-    seen: dict[str, Tensor] = {}
-    for name in {image for each in pairs.values() for pair in each for image in pair}:
-        at = _position(_by_name(name, canvases.identifiers, places), data, places, canvases.skipped)
+    seen = dict[str, torch.Tensor]()
+    for name, (_, at) in zip(names, _located(names, data, canvases), strict=True):
         other = None if at is not None else open_files([name], by.size, canvases.reading)
         seen[name] = bank_NF[at] if other is None else by.depths(other, keep=False)[0]
     same_2PF, different_2PF = (
@@ -198,49 +196,41 @@ def _chosen(
     return weights_of(by.adapted, same_2PF, different_2PF, bank_NF)
 
 
-def _by_name(query: str, identifiers: Sequence[str], places: Mapping[str, int]) -> str:
-    """A query as it was named; one by its position has the name of that image."""
-    named_otherwise = spelling(query) in places or os.path.isfile(named(query))
-    if not named_otherwise and query.isdecimal() and int(query) < len(identifiers):
-        return identifiers[int(query)]
-    return query
+def _located(
+    queries: Sequence[str], data: str | Path, canvases: CanvasSet
+) -> list[tuple[str, int | None]]:
+    """The name of each query and its position in the set; None: it is a file elsewhere.
 
-
-def _position(
-    query: str, data: str | Path, places: Mapping[str, int], broken: Mapping[str, str]
-) -> int | None:
-    """Where in the set a query is; None: it is a file elsewhere."""
+    A query by position has the name of that image.
+    """
     from mast.data import split_cut
 
-    for name in map(spelling, (query, os.path.abspath(named(query)))):  # the second of a list
-        if name in places:
-            return places[name]
-    if os.path.exists(named(query)):
-        root = named(split_cut(str(data))[0])
-        root = root.parent if root.is_file() else root
-        ways = (spelling(Path(os.path.relpath(plain(named(query)), plain(root))).as_posix())
-                for plain in (os.path.abspath, os.path.realpath))  # fmt: skip
-        return next((places[at] for at in ways if at in places), None)
-    for name, reason in broken.items():
+    places = {spelling(name): at for at, name in enumerate(canvases.identifiers)}
+    root = named(split_cut(str(data))[0])
+    root = root.parent if root.is_file() else root
+    located = list[tuple[str, int | None]]()
+    for query in queries:
+        file = named(query)
+        ways = [query, os.path.abspath(file)]  # the second of a list
+        is_file = os.path.isfile(file)
+        if is_file:
+            ways += [Path(os.path.relpath(plain(file), plain(root))).as_posix()
+                     for plain in (os.path.abspath, os.path.realpath)]  # fmt: skip
+        at = next((places[way] for way in map(spelling, ways) if way in places), None)
+        if at is not None or is_file:
+            located.append((query, at))
+        elif query.isdecimal() and int(query) < len(canvases):
+            located.append((canvases.identifiers[int(query)], int(query)))
+        else:
+            raise _unknown_query(query, data, canvases)
+    return located
+
+
+def _unknown_query(query: str, data: str | Path, canvases: CanvasSet) -> UserError:
+    for name, reason in canvases.skipped.items():
         if spelling(name) == spelling(query):
-            raise UserError(f"the query {query!r} is a broken image of {data}: {reason}")
-    raise UserError(
+            return UserError(f"the query {query!r} is a broken image of {data}: {reason}")
+    return UserError(
         f"no query {query!r}: it is neither an image of {data}, by name or by position below "
-        f"{len(places)}, nor a file"
+        f"{len(canvases)}, nor a file"
     )
-
-
-def _row(
-    name: str,
-    at: int | None,
-    found: Sequence[tuple[int, float]],
-    canvases: CanvasSet,
-    others: CanvasSet | None,
-) -> GalleryRow:
-    """A query and its neighbours, for the page."""
-    from mast.page import GalleryRow, Item
-
-    source = canvases if at is not None else others
-    assert source is not None
-    first = Item(source, source.identifiers.index(name) if at is None else at, "the query", True)
-    return GalleryRow(name, [first, *(Item(canvases, of, f"{cosine:.3f}") for of, cosine in found)])

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mast.commands.common import command
 from mast.commands.pretrain import pretrain, starting
@@ -20,6 +20,8 @@ from mast.core.run import RunFolder
 from mast.core.table import Columns, Rows, Shown, TextTable
 
 if TYPE_CHECKING:
+    from rich.console import JustifyMethod
+
     from mast.runs.cost import Cost
 
 
@@ -43,31 +45,14 @@ class Plan(Shown, Rows):
     @property
     def by_column(self) -> Columns:
         """A row for each cost."""
-        configs, costs = [each.config for each in self.costs], self.costs
+        fields = ("recipe", "size", "epochs", "batch_size", "accumulate")
+        costs = self.costs
         return {
-            "recipe": [config.recipe for config in configs],
-            "size": [config.size for config in configs],
-            "epochs": [config.epochs for config in configs],
-            "batch_size": [config.batch_size for config in configs],
-            "accumulate": [config.accumulate for config in configs],
+            **{name: [getattr(each.config, name) for each in costs] for name in fields},
             "memory_gb": [math.nan if each.memory is None else each.memory / 1e9 for each in costs],
             "images_per_second": [each.images_per_second for each in costs],
             "hours": [each.seconds / 3600 for each in costs],
         }
-
-    def table(self) -> TextTable:
-        """One row a cost."""
-        table = TextTable(title=f"{self.costs[0].images:,} images of {self.data}")
-        columns = dict(self.by_column)
-        if all(each.memory is None for each in self.costs):
-            del columns["memory_gb"]
-        for name in columns:
-            table.add_column(
-                name.replace("_", " "), justify="left" if name == "recipe" else "right"
-            )
-        for row in zip(*columns.values(), strict=True):
-            table.add_row(*(_cell(each) for each in row))
-        return table
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -76,25 +61,33 @@ class Plan(Shown, Rows):
 
     def shown(self) -> tuple[str | TextTable, ...]:
         """The table, the notes and the commands."""
-        return self.table(), *self.notes, *self.commands
+        table = TextTable(title=f"{self.costs[0].images:,} images of {self.data}")
+        columns = dict(self.by_column)
+        if all(each.memory is None for each in self.costs):
+            del columns["memory_gb"]
+        for name in columns:
+            side: JustifyMethod = "left" if name == "recipe" else "right"
+            table.add_column(name.replace("_", " "), justify=side)
+        for row in zip(*columns.values(), strict=True):
+            table.add_row(*map(_cell, row))
+        return table, *self.notes, *self.commands
 
     def _command(self, each: Cost) -> str:
         from mast.core.launch import find_device
         from mast.recipes import recipe
 
-        config = each.config
-        words = ["mast", "pretrain", as_word(self.data), "--recipe", config.recipe]
+        config, own = each.config, recipe(each.config.recipe)
+        options: dict[str, Any] = {"recipe": config.recipe}
         for name in ("epochs", "accumulate", "batch_size"):
-            if getattr(config, name) != getattr(recipe(config.recipe), name):
-                words += [f"--{name}", str(getattr(config, name))]
-        if config.data.download:
-            words += ["--download"]
+            if getattr(config, name) != getattr(own, name):
+                options[name] = getattr(config, name)
         if config.device != find_device("auto").type:
-            words += ["--device", config.device]
-        if self.encoder is not None:
-            words += ["--encoder", as_word(self.encoder)]
-        if config.encoder.weights is not None:
-            words += ["--weights", as_word(config.encoder.weights)]
+            options["device"] = config.device
+        options |= {"encoder": self.encoder, "weights": config.encoder.weights}
+        words = ["mast", "pretrain", as_word(self.data)]
+        words += ["--download"] * config.data.download
+        for name, value in options.items():
+            words += [] if value is None else [f"--{name}", as_word(str(value))]
         return shlex.join(words)
 
 
@@ -140,13 +133,13 @@ def plan(
     default = ON_A_GPU if here.type == "cuda" else ON_A_CPU
     if weights or encoder:  # whose architecture all recipes would train
         default = default[:1]
-    configs = []
-    for name in as_list(recipes) or default:
-        config = change(recipe(name), {"data.spec": str(data), "data.download": download,
-                                       "device": here.type})  # fmt: skip
-        own = {"encoder.weights": weights, "encoder.name": encoder}
-        config = change(config, {name: value for name, value in own.items() if value is not None})
-        configs.append(starting(config))
+    changes = {
+        "data.spec": str(data), "data.download": download, "device": here.type,
+        **({"encoder.weights": weights} if weights else {}),
+        **({"encoder.name": encoder} if encoder else {}),
+    }  # fmt: skip
+    names = as_list(recipes) or default
+    configs = [starting(change(recipe(name), changes)) for name in names]
     source = open_source(str(data), download=download)
     if len(source) < 2:
         raise UserError(f"{data} has {counted(len(source), 'image')}; give two or more")

@@ -51,8 +51,7 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
     import torch
 
     from mast.core.launch import check_threads, launch_processes, make_fabric, started
-    from mast.runs.acceleration import compiles, fitting
-    from mast.runs.pretraining import part_size, train
+    from mast.runs.pretraining import compiles, fitting, part_size, train
 
     check_threads(config.threads)
     if config.threads is not None:

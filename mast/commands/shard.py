@@ -8,10 +8,9 @@ import json
 import logging
 import sqlite3
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
 
@@ -93,18 +92,10 @@ def shard(
         workers: Threads; by default one per core.
         root: Folder with torchvision and Hugging Face sets.
         download: Allow downloading the set.
-
-    Raises:
-        UserError: There are no such images, too many are broken, the folder has something else, or
-            it cannot be written; or files have more than 8 bits or other channels than RGB.
     """
-    for name, value in {"size": size, "images": images, "workers": workers}.items():
-        if value is not None and value < 1:
+    for name, value in {"size": size, "images": images}.items():
+        if value < 1:
             raise UserError(f"{name} must be 1 or more, got {value}")
-    if not 1 <= quality <= 100:
-        raise UserError(f"quality must be 1 to 100, got {quality}")
-    if not 0 <= max_broken <= 1:
-        raise UserError(f"max_broken is {max_broken}: expected a share of 0 to 1")
     folder = out_folder(out)
     _check_ours(folder)
     import numpy as np
@@ -151,7 +142,7 @@ def shard(
         table = join(tables)
         broken = len(source) - len(table)  # those of earlier tries among them
         writer.judge(broken)
-        classes = next(iter(source.classes.values()), ()) if writer.label_N is not None else ()
+        classes = next(iter(source.classes.values()), ()) if _labels(source) is not None else ()
         index = {"__kind__": KIND, "wids_version": 1, "name": source.name, "classes": list(classes)}
         version = hashlib.blake2b(json.dumps(plan).encode(), digest_size=16).hexdigest()
         write_json(folder / INDEX, index | {"version": version, "shardlist": shards})
@@ -178,17 +169,17 @@ def _check_ours(folder: Path, plan: Mapping[str, object] | None = None) -> None:
         )
 
 
+@dataclass
 class _Writer:
     """Writes shards, several at a time from several threads; arguments as of `shard`."""
 
-    def __init__(
-        self, source: Source, side: int, form: str, quality: int, max_broken: float
-    ) -> None:
-        self.source, self.side, self.form, self.quality = source, side, form, quality
-        self.max_broken = max_broken
-        self.label_N = next(iter(source.targets.values())) if len(source.targets) == 1 else None
-        self.broken: list[BrokenImageError] = []
-        self._encoded: Callable[[int], tuple[bytes, float]] = self._encode
+    source: Source
+    side: int
+    form: str
+    quality: int
+    max_broken: float
+    tiles: Path | None = None  # where they are, once they were cut
+    broken: list[BrokenImageError] = field(default_factory=list)
 
     def write(self, file: Path, index_N: np.ndarray) -> SampleTable:
         """Write one shard, unless it is there whole; what is in it."""
@@ -205,7 +196,7 @@ class _Writer:
     def cut(self, file: Path, workers: int) -> None:
         """Encode all tiles in the order of the source, which decodes each of its files once."""
         from mast.data import BrokenImageError
-        from mast.data.cache import decode_in_order
+        from mast.data.pixels import decode_in_order
 
         count = len(self.source)
         with closing(sqlite3.connect(file, isolation_level=None)) as tiles:
@@ -221,7 +212,7 @@ class _Writer:
                     self._leave_out(outcome)
                 else:
                     tiles.execute("INSERT INTO tile VALUES (?, ?, ?)", (number, *outcome))
-        self._encoded = partial(_tile, file)
+        self.tiles = file
 
     def _encode(self, index: int) -> tuple[bytes, float]:
         """The file of a canvas, and width / height of its original."""
@@ -239,19 +230,21 @@ class _Writer:
         from mast.data import BrokenImageError
         from mast.data.shards import CANVAS
 
+        label_N = _labels(self.source)
         with tarfile.open(file, "w") as tar:
             for index in index_N.tolist():
                 try:
-                    encoded, aspect = self._encoded(index)
+                    found = self._encode(index) if self.tiles is None else _tile(self.tiles, index)
                 except BrokenImageError as error:
                     self._leave_out(error)
                     continue
-                except KeyError:  # a tile that was left out
+                if found is None:  # a tile that was left out
                     continue
+                encoded, aspect = found
                 key = f"{index:09d}"
                 _add(tar, f"{key}.{CANVAS}{self.form}", encoded)
-                if self.label_N is not None:
-                    _add(tar, f"{key}.cls", str(self.label_N[index]).encode())
+                if label_N is not None:
+                    _add(tar, f"{key}.cls", str(label_N[index]).encode())
                 known = {"aspect": aspect, "name": self.source.identifier(index)}
                 _add(tar, f"{key}.json", json.dumps(known).encode())
 
@@ -271,12 +264,16 @@ class _Writer:
             )
 
 
-def _tile(file: Path, number: int) -> tuple[bytes, float]:
+def _labels(source: Source) -> np.ndarray | None:
+    """The labels, if they are of one kind."""
+    return next(iter(source.targets.values())) if len(source.targets) == 1 else None
+
+
+def _tile(file: Path, number: int) -> tuple[bytes, float] | None:
     with closing(sqlite3.connect(file)) as tiles:
         found = tiles.execute("SELECT encoded, aspect FROM tile WHERE number = ?", (number,))
-        for encoded, aspect in found:
-            return encoded, aspect
-    raise KeyError(number)
+        tile: tuple[bytes, float] | None = found.fetchone()
+        return tile
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ from rich.text import Text
 
 from mast.commands.common import command
 from mast.commands.options import with_texts
-from mast.core.display import say
 from mast.core.errors import UserError, counted
 from mast.core.files import default_cache, named, out_file
 from mast.core.kinds import later
@@ -27,13 +25,13 @@ else:
 
 @command
 def show_operators(size: int = 224) -> TextTable:
-    """List operators: what each destroys, its probability, and magnitudes at `size` pixels.
+    """List operators: what each changes, its probability, and magnitudes at `size` pixels.
 
     Args:
         size: Side of a view in pixels; some magnitudes depend on it.
     """
     table = TextTable(title=f"operators at {size} pixels")
-    for column in ("#", "operator", "destroys", "p", "magnitudes", "in"):
+    for column in ("#", "operator", "changes", "p", "magnitudes", "in"):
         table.add_column(column)
     from mast.augment import OPERATORS, PRESETS
 
@@ -43,7 +41,7 @@ def show_operators(size: int = 224) -> TextTable:
         text = ", ".join(f"{name} {_short(value)}" for name, value in magnitudes)
         presets = ", ".join(key for key, preset in PRESETS.items() if name in preset.operators)
         probability = f"{operator.probability:g}"
-        table.add_row(str(number), name, operator.destroys, probability, text, presets)
+        table.add_row(str(number), name, operator.changes, probability, text, presets)
     return table
 
 
@@ -117,7 +115,7 @@ def show_cache(
 
     Args:
         cache: Cache folder; by default the one that all commands use.
-        verify: Read all canvases and image files again, and count those that changed.
+        verify: Read all canvases again, and count those that changed.
         forget: Remove the features of encoders whose name contains this; "all" removes all
             features, measurements and lists of images.
     """
@@ -133,8 +131,6 @@ def show_cache(
         store.forget(None if forget == "all" else chosen)
         for name in ("lists", "measured") if forget == "all" else ():
             shutil.rmtree(folder / name, ignore_errors=True)
-    if verify and (changed := store.recheck()):
-        say(f"{counted(changed, 'file')} changed and kept size and time: encoded again when used")
     table = TextTable(title=f"kept in {folder}")
     table.add_column("set or encoder")
     for column in ("pixels", "images", "GB"):
@@ -159,29 +155,25 @@ def show_views(
     config: PretrainConfig,
     out: str | Path = "views.png",
     images: int = 6,
-    progress: float = 1.0,
 ) -> Path:
     """Draw images next to views that pretraining would see, captioned with their operators.
 
     Args:
-        config: Data, views, schedule, size and seed are used.
+        config: Data, views, size and seed are used. All operators may act.
         out: PNG to write.
         images: Number of images.
-        progress: Progress of the run, in [0, 1]: a staged schedule starts with single operators.
 
     Returns:
         The file.
     """
     from mast.analyses.figure import is_views_grid, views_grid
 
-    if images < 1 or not 0 <= progress <= 1:
-        raise UserError(
-            f"expected images of 1 or more and progress in [0, 1], got {images} and {progress:g}"
-        )
+    if images < 1:
+        raise UserError(f"images must be 1 or more, got {images}")
     target = out_file(out, {".png": is_views_grid})
     import torch
 
-    from mast.augment import Pipeline, center_views, describe, draw_chosen, draw_views
+    from mast.augment import Pipeline, center_views, describe, draw_views
     from mast.core.seeds import stream
     from mast.data import open_canvas
 
@@ -189,8 +181,7 @@ def show_views(
     index_B = torch.randperm(len(canvases), generator=stream(config.seed, 0, 0))[:images]
     batch = canvases.batch(index_B)
     pipeline = Pipeline(config.preset, config.size)
-    choose = partial(draw_chosen, config.schedule, len(pipeline.names), progress)
-    views = draw_views(pipeline, batch, (config.seed, 0, 1), choose)
+    views = draw_views(pipeline, batch, (config.seed, 0, 1))
     captions = [
         [describe(record, sample) for record in views.records] for sample in range(len(index_B))
     ]

@@ -32,20 +32,16 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
             changed = max(each.stat().st_mtime for each in (left, *left.iterdir()))
             if time.time() - changed > _ABANDONED:
                 shutil.rmtree(left)
-    begin, _, end = UNFINISHED.partition("*")
-    with TemporaryDirectory(end, begin, path.parent, ignore_cleanup_errors=True) as place:
+    with TemporaryDirectory(".partial", ".mast-", path.parent, ignore_cleanup_errors=True) as place:
         partial = Path(place, "new")
-        partial.touch()
-        mode = partial.stat().st_mode  # what the umask leaves; some libraries set one of their own
-        with suppress(FileNotFoundError):
-            mode = path.stat().st_mode
+        partial.touch()  # as the umask has it; some libraries set a mode of their own
+        mode = (path if path.exists() else partial).stat().st_mode
         yield partial
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
         partial.chmod(stat.S_IMODE(mode))
-        if keep is not None:
-            with suppress(FileNotFoundError):
-                path.replace(keep)
+        if keep is not None and path.exists():
+            path.replace(keep)
         partial.replace(path)
 
 

@@ -4,19 +4,17 @@ Work is nested: an evaluation runs protocols, each of which reads images. All of
 """
 
 import logging
+import math
 import os
-import sys
-import threading
+import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from rich.console import Console, RenderableType
-from rich.progress import Progress, Task
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from mast.core.errors import one_line, visible
@@ -26,8 +24,7 @@ Item = TypeVar("Item")
 
 LITERAL: Any = {"markup": False, "emoji": False, "highlight": False}  # names mean only themselves
 LEAST_COLUMNS = 20  # of a terminal: shells that do not know its size say fewer
-BAR_S = 1.0  # shorter work shows no bar on a terminal
-LINE_S = 3.0  # and no line elsewhere
+LINE_S = 3.0  # shorter work shows no line
 EVERY_S = 15.0  # between two lines
 SPEED_S = 60.0  # of which the speed is taken
 
@@ -39,81 +36,29 @@ def terminal(stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=80 if unknown else None, force_jupyter=False, **LITERAL)
 
 
+class _Facts(ProgressColumn):
+    """How far work is, and its note."""
+
+    def render(self, task: Task) -> Text:
+        return Text(_facts(task))
+
+
 console = terminal(stderr=True)
-
-
-class Board(Progress):
-    """All work under way, the outermost first."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            console=console, transient=True, redirect_stdout=False, speed_estimate_period=SPEED_S
-        )
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        """A row for each."""
-        rows = Table.grid(padding=(0, 1))
-        rows.add_column(overflow="ellipsis", no_wrap=True)
-        rows.add_column(width=20)
-        rows.add_column(overflow="fold")
-        tasks = self._visible()
-        for depth, task in enumerate(tasks):
-            bar = "" if task.total is None else ProgressBar(task.total, task.completed, width=20)
-            facts = filter(None, (_facts(task, task is tasks[-1]), task.fields["note"]))
-            what = "  " * depth + one_line(task.description)
-            rows.add_row(Text(what), bar, Text(one_line("  ".join(facts))))
-        yield rows
-
-    def line(self) -> str:
-        """The same in one line."""
-        tasks = self._visible()
-        parts = [
-            text for task in tasks for text in (task.description, _facts(task, task is tasks[-1]))
-        ]
-        notes = [task.fields["note"] for task in tasks[-1:]]
-        return "  ".join(filter(None, (": ".join(filter(None, parts)), *notes)))
-
-    def _visible(self) -> list[Task]:
-        return [task for task in self.tasks if task.visible]
-
-    def watch(self) -> None:
-        """Show what is under way until `rest`, from a thread of its own."""
-        with self._lock:
-            if self._thread is None:
-                self._over.clear()
-                self._thread = threading.Thread(target=self._show, name="mast-display", daemon=True)
-                self._thread.start()
-
-    def rest(self) -> None:
-        """Show nothing any more."""
-        thread, self._thread = self._thread, None
-        self._over.set()
-        if thread is not None:
-            thread.join()
-
-    def _show(self) -> None:
-        on_terminal = sys.stderr.isatty() and not console.is_dumb_terminal
-        if self._over.wait(min(BAR_S if on_terminal else LINE_S, threading.TIMEOUT_MAX)):
-            return
-        with suppress(OSError):  # the terminal is gone; the work itself notices if that matters
-            if on_terminal:
-                with self:
-                    self._over.wait()
-                return
-            say(self.line())
-            while not self._over.wait(EVERY_S):
-                say(self.line())
+_bars = Progress(
+    TextColumn("{task.description}", markup=False), BarColumn(20), _Facts(),
+    console=console, transient=True, redirect_stdout=False, speed_estimate_period=SPEED_S,
+)  # fmt: skip
+_silent = ContextVar("silent", default=False)
 
 
 class Work:
-    """Something under way, and how far it is; see `doing`."""
+    """Work under way: how much is done, with a note."""
 
-    def __init__(self, what: str, total: int | None, unit: str, done: int, **how: Any) -> None:
-        self.what, self.total, self.unit, self.done, self.note = what, total, unit, done, ""
-        self.images = how["images"]
-        self.task = _board.add_task(what, completed=done, total=total, unit=unit, note="", **how)
+    _next_line = math.inf  # when a line is due, of all work
+
+    def __init__(self, what: str, total: int | None, done: int, **how: Any) -> None:
+        self.done, self._note = done, ""
+        self._task = _bars.add_task(one_line(what), completed=done, total=total, note="", **how)
 
     def advance(self, count: int = 1) -> None:
         """Count what was done."""
@@ -121,12 +66,22 @@ class Work:
 
     def update(self, done: int, note: str | None = None) -> None:
         """Say how far it is, with a note, such as losses; None: as before."""
-        self.done, self.note = done, self.note if note is None else note
-        _board.update(self.task, completed=done, note=self.note)
+        self.done, self._note = done, self._note if note is None else note
+        _bars.update(self._task, completed=done, note=self._note)
+        if time.monotonic() >= Work._next_line:
+            Work._next_line = time.monotonic() + EVERY_S
+            console.print(line(), soft_wrap=True)
+
+    def end(self) -> None:
+        """Show it no longer."""
+        _bars.remove_task(self._task)
 
 
-_board = Board()
-_silent = ContextVar("silent", default=False)
+def line() -> str:
+    """All work under way in a line, the outermost first."""
+    tasks = [task for task in _bars.tasks if task.visible]
+    parts = (part for task in tasks for part in (task.description, _facts(task)))
+    return ": ".join(filter(None, parts))
 
 
 @contextmanager
@@ -154,23 +109,28 @@ def doing(
     Yields:
         The work, which the block updates.
     """
-    shown = enabled and is_first_here()
+    shown, first = enabled and is_first_here(), not _bars.tasks
     images = 1 if unit == "images" else images
-    work = Work(what, total, unit, done, even=even, images=images, visible=shown)
+    work = Work(what, total, done, unit=unit, even=even, images=images, visible=shown)
     try:
-        if shown:
-            _board.watch()
+        if shown and console.is_terminal and not console.is_dumb_terminal:
+            _bars.start()
+        elif shown and first:
+            Work._next_line = time.monotonic() + LINE_S
         yield work
     finally:
-        _board.remove_task(work.task)
-        if not _board.tasks:
-            _board.rest()
+        work.end()
+        if not _bars.tasks:
+            Work._next_line = math.inf
+            if _bars.live.is_started:
+                with suppress(OSError):  # the terminal is gone
+                    _bars.stop()
 
 
 def track(
     items: Iterable[Item], what: str, total: int, unit: str = "", even: bool = True
 ) -> Iterator[Item]:
-    """Pass items on, and show how many were dealt with; see `Work`."""
+    """Pass items on, and show how many were dealt with; see `doing`."""
     with doing(what, total, unit, even=even) as work:
         for item in items:
             yield item
@@ -179,7 +139,7 @@ def track(
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Say nothing during the block; how far its work is, another thread shows all the same."""
+    """Say nothing during the block but how far its work is."""
     token = _silent.set(True)
     try:
         yield
@@ -211,21 +171,18 @@ def show_warnings() -> None:
     warnings.formatwarning = lambda *args, **options: visible(_format_warning(*args, **options))
 
 
-def _facts(task: Task, innermost: bool) -> str:
-    """How far work is, how fast and how long yet; of the innermost at least how long it took."""
-    unit, images, texts = task.fields["unit"], task.fields["images"], list[str]()
+def _facts(task: Task) -> str:
+    """How far work is, how fast and how long yet, and its note."""
+    unit, speed, texts = task.fields["unit"], task.speed or 0.0, list[str]()
     if task.total is not None:
         texts.append(f"{task.completed:,.0f} of {task.total:,.0f} {unit}".rstrip())
     elif unit and task.completed:
         texts.append(f"{task.completed:,.0f} {unit}")
-    if task.speed and images:
-        speed = images * task.speed
-        texts.append(f"{speed:,.0f} images/s" if speed >= 10 else f"{speed:.1f} images/s")
+    if (images := speed * task.fields["images"]) > 0:
+        texts.append(f"{images:,.0f} images/s" if images >= 10 else f"{images:.1f} images/s")
     if task.time_remaining and task.fields["even"]:
         texts.append(f"{_span(task.time_remaining)} left")
-    elif innermost:
-        texts.append(f"{_span(task.elapsed or 0)} so far")
-    return ", ".join(texts)
+    return one_line("  ".join(filter(None, (", ".join(texts), task.fields["note"]))))
 
 
 def _span(seconds: float) -> str:

@@ -40,10 +40,9 @@ def restore_torch_state(draws: bool = False) -> Iterator[None]:
             if torch.is_autocast_enabled(kind):
                 before.enter_context(torch.autocast(kind, enabled=False))
         if draws:
-            from mast.core.seeds import isolated_rng
-
+            gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
             before.callback(torch.set_num_threads, torch.get_num_threads())
-            before.enter_context(isolated_rng())
+            before.enter_context(torch.random.fork_rng(gpus))
         yield
 
 
@@ -55,20 +54,18 @@ def entry(*, draws: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """
 
     def decorated(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def isolated(*args: P.args, **kwargs: P.kwargs) -> T:
-            here.inside = True
-            try:
-                with restore_torch_state(draws) if sys.modules.get("torch") else nullcontext():
-                    return function(*args, **kwargs)
-            finally:
-                here.inside = False
-
-        outside = checked(isolated)
+        outside = checked(function)
 
         @functools.wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
-            return (function if here.inside else outside)(*args, **kwargs)
+            if here.inside:
+                return function(*args, **kwargs)
+            here.inside = True
+            try:
+                with restore_torch_state(draws) if sys.modules.get("torch") else nullcontext():
+                    return outside(*args, **kwargs)
+            finally:
+                here.inside = False
 
         return called
 

@@ -5,7 +5,7 @@ dotted names, such as "optimizer.lr".
 """
 
 import math
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -19,34 +19,42 @@ from mast.core.errors import UserError, unknown
 Kind = TypeVar("Kind")
 
 
-def build(kind: type[Kind], values: Mapping[str, Any], noun: str) -> Kind:
-    """A dataclass from values by field name; the other fields have their defaults.
-
-    `noun` is what its fields are called in an error, such as "setting of knn".
-    """
-    hints = get_type_hints(kind)
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    for name in values:
-        if name not in known:
-            raise unknown(noun, name, known)
-    try:
-        return kind(**{name: convert(value, hints[name], name) for name, value in values.items()})
-    except UserError as error:
-        raise UserError(f"{noun}: {error}") from error
-
-
-def change(instance: Kind, values: Mapping[str, Any], noun: str) -> Kind:
+def change(
+    instance: Kind,
+    values: Mapping[str, Any],
+    noun: str,
+    prefix: str = "",
+    every: Iterable[str] = (),
+) -> Kind:
     """A copy of a dataclass with other values: nested ones as dicts, or by dotted names.
 
-    `noun` is what its fields are called in an error, such as "option".
+    `noun` is what its fields are called in an error, such as "option"; `prefix` is what their names
+    begin with there, and `every` are all names that there are, where it is a field of another one.
     """
-    hints = kinds(instance)
-    changes: dict[str, Any] = {}
-    for name, value in _flat(values, instance).items():
-        if name not in hints:
-            raise unknown(noun, name, hints)
-        changes[name] = convert(value, hints[name], name)
-    return _replaced(instance, changes)
+    hints, every = get_type_hints(type(instance)), every or kinds(instance)
+    changes, nested = dict[str, Any](), dict[str, dict[str, Any]]()
+    for name, value in values.items():
+        if not isinstance(name, str):
+            raise UserError(f"expected names of fields, got {name!r}")
+        first, _, rest = name.partition(".")
+        part = getattr(instance, first) if first in hints else None
+        if is_dataclass(part) and type(value) is not type(part):
+            if not (rest or isinstance(value, Mapping)):
+                raise UserError(
+                    f"{prefix}{name} holds several fields, got {value!r}; give them by name, such "
+                    f"as {prefix}{name}.{fields(part)[0].name}"
+                )
+            inner, known = {rest: value} if rest else value, nested.setdefault(first, {})
+            if twice := sorted(inner.keys() & known.keys()):
+                raise UserError(f"{prefix}{first}.{twice[0]} is given twice")
+            known |= inner
+        elif name in hints:
+            changes[name] = convert(value, hints[name], prefix + name)
+        else:
+            raise unknown(noun, prefix + name, every)
+    for name, inner in nested.items():
+        changes[name] = change(getattr(instance, name), inner, noun, f"{prefix}{name}.", every)
+    return replace(instance, **changes)  # type: ignore[type-var]
 
 
 def kinds(instance: Any) -> dict[str, Any]:
@@ -99,16 +107,10 @@ def convert(value: Any, hint: Any, name: str) -> Any:
             inner = (inner[0],) * len(read)
         if len(inner) == len(read):
             return tuple(convert(each, of, name) for each, of in zip(read, inner, strict=True))
-    try:
-        read = argument(read, hint, name)
-    except UserError as error:
-        if choices(hint) and isinstance(value, str):
-            raise
-        raise UserError(f"expected {name} to be {in_words(hint)}, got {value!r}") from error
+    read = argument(read, hint, name)
     if isinstance(read, str) and Path in kinds and str not in kinds:
         return Path(read)
-    is_whole = isinstance(read, int) and not isinstance(read, bool)
-    return float(read) if is_whole and float in kinds and int not in kinds else read
+    return float(read) if type(read) is int and float in kinds and int not in kinds else read
 
 
 def _read(text: str) -> Any:
@@ -119,40 +121,3 @@ def _read(text: str) -> Any:
     with suppress(yaml.YAMLError, ValueError, RecursionError):
         return text if "&" in text else yaml.safe_load(text)  # no aliases: they can be endless
     return text
-
-
-def _flat(values: Mapping[Any, Any], instance: Any, prefix: str = "") -> dict[str, Any]:
-    """Values by dotted name: dicts are entered where the field is a dataclass."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if not isinstance(name, str):
-            raise UserError(f"expected names of fields, got {name!r}")
-        nested = getattr(instance, name, None)
-        if not is_dataclass(nested):
-            given = {prefix + name: value}
-        elif isinstance(value, Mapping):
-            given = _flat(value, nested, f"{prefix}{name}.")
-        elif type(value) is type(nested):
-            given = {f"{prefix}{name}.{key}": each for key, each in leaves(value).items()}
-        else:
-            raise UserError(
-                f"{prefix}{name} holds several fields, got {value!r}; give them by name, such as "
-                f"{prefix}{name}.{fields(nested)[0].name}"
-            )
-        if twice := sorted(flat.keys() & given.keys()):
-            raise UserError(f"{twice[0]} is given twice")
-        flat |= given
-    return flat
-
-
-def _replaced(instance: Any, changes: Mapping[str, Any]) -> Any:
-    """A copy with values changed by dotted name."""
-    direct = {name: value for name, value in changes.items() if "." not in name}
-    for first in dict.fromkeys(name.partition(".")[0] for name in changes if "." in name):
-        inner = {
-            name.partition(".")[2]: value
-            for name, value in changes.items()
-            if name.startswith(f"{first}.")
-        }
-        direct[first] = _replaced(getattr(instance, first), inner)
-    return replace(instance, **direct)

@@ -23,14 +23,6 @@ from mast.core.errors import UserError
 
 _HALVES = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")  # of characters, but for undecoded bytes
 
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
 
 def named(path: str | Path) -> Path:
     """The path that a user wrote, its `~` replaced; that of an unknown user stays as it is."""
@@ -92,13 +84,11 @@ def out_file(
     if path.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
     target = Path(os.path.realpath(path))
-    if target.exists() and (kind := special(target)):
+    if kind := special(target):
         raise UserError(f"{option} must be a file, and {path} is {kind}: give another name")
     place = next(parent for parent in target.parents if parent.exists())
     if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
-        why = f"no permission to write into {place}"
-        why = why if place.is_dir() else f"{place} is not a folder"
-        raise UserError(f"cannot write {path}: {why}")
+        raise UserError(f"cannot write {path}: {place} is no folder that may be written into")
     if target.exists() and target.stat().st_size and not kinds[path.suffix](target):
         raise UserError(
             f"{path} exists and is not what this command writes: give another {option}, or "
@@ -123,9 +113,10 @@ def in_gb(size: float) -> str:
 
 
 def special(path: Path) -> str | None:
-    """What a path is where it is no file, such as "a named pipe"; opening one would wait."""
-    kind = stat.S_IFMT(path.stat().st_mode)
-    return None if kind == stat.S_IFREG else _KINDS.get(kind, "something else")
+    """What a path is where it is no file, such as a named pipe, which is waited for if opened."""
+    if path.is_file() or not path.exists():
+        return None
+    return "a folder" if path.is_dir() else "a device or a pipe"
 
 
 MISSING = -1, -1

@@ -20,9 +20,7 @@ from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
 from mast.core.collectives import rank
 from mast.core.errors import DivergedError, UserError
 from mast.core.optim import load_state, set_learning_rate
-from mast.core.seeds import own_generator
 from mast.core.stopping import Interrupted, StopRequest
-from mast.core.threads import UnwantedError, waits_until
 from mast.core.transfer import numbers
 
 if TYPE_CHECKING:
@@ -113,8 +111,7 @@ class Training:
         files = () if self.checkpoint is None else (self.checkpoint, previous(self.checkpoint))
         found = [file for file in files if file.is_file()]
         if not found:
-            with own_generator:
-                torch.manual_seed(seed)
+            torch.manual_seed(seed)
         for file in found:
             try:
                 self._load(file)
@@ -133,8 +130,7 @@ class Training:
                 raise UserError(f"{file} cannot be used: {bad[0]} in it is not finite.")
             self.module.load_state_dict(state["module"])
             load_state(self.optimizer, state["optimizer"])
-            with own_generator:
-                torch.set_rng_state(state["rng"])
+            torch.set_rng_state(state["rng"])
             for gpu, generator in enumerate(state["rng_cuda"][: torch.cuda.device_count()]):
                 torch.cuda.set_rng_state(generator, gpu)
             self.step, self.extra = state["step"], self.extra | state["kept"]
@@ -248,16 +244,17 @@ class Training:
 
     def _next(self, parts: Iterator[Any], may_end: bool, begun: int) -> Any:
         """The next batch. A signal may end the wait for it; steps since `begun` are then saved."""
+        self.stop.waiting = may_end
         try:
-            with waits_until(lambda: may_end and self.stop.number is not None):
-                return next(parts)
-        except UnwantedError:
-            assert self.stop.number is not None
+            return next(parts)
+        except Interrupted as stopped:
             if not may_end:
-                raise Interrupted(self.stop.number, "stopped; what was saved is kept") from None
+                raise
             if self.checkpoint is not None and self.step > begun:
                 self.save()
-            raise self._interrupted(self.stop.number) from None
+            raise self._interrupted(stopped.number) from None
+        finally:
+            self.stop.waiting = False
 
     def _read_losses(self) -> dict[str, float]:
         """Check all losses not read yet; those of the last step, as numbers."""

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, Literal
 
 import torch
 
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError
 
 CPU = torch.device("cpu")
 OptimizerName = Literal["lars", "lars_official", "adamw", "sgd", "lamb"]
@@ -49,8 +50,6 @@ class OptimizerConfig:
 
     def check(self) -> None:
         """Refuse values that cannot be."""
-        if self.name not in get_args(OptimizerName):
-            raise unknown("optimizer", self.name, get_args(OptimizerName))
         at_least_0 = ("weight_decay", "trust", "gate_lr", "warmup")
         for names, within, bounds in (
             (("lr",), lambda of: 0 < of < math.inf, "positive and finite"),
@@ -121,11 +120,14 @@ def make_optimizer(
         if config.name == "lars":
             # timm adapts the rate of a group that has weight decay or asks for it.
             options["always_adapt"] = is_weight
-        if config.name == "lars_official":
-            options["adapt"] = is_weight
+        if config.name == "lars_official":  # whose decay is in the gradient
+            options |= {"adapt": is_weight, "decay": options["weight_decay"], "weight_decay": 0.0}
         prepared.append({**group, **options})
     kind, options = _kind(config, device)
-    return kind(prepared, **options)
+    optimizer = kind(prepared, **options)
+    if config.name == "lars_official":
+        optimizer.register_step_pre_hook(partial(_adapt, config.trust))
+    return optimizer
 
 
 def _kind(
@@ -138,8 +140,7 @@ def _kind(
     if config.name == "sgd":
         return torch.optim.SGD, {"momentum": config.momentum, "fused": fused}
     if config.name == "lars_official":
-        of = {"lr": config.lr, "momentum": config.momentum, "trust": config.trust}
-        return OfficialLars, of
+        return torch.optim.SGD, {"momentum": config.momentum}
     from timm.optim.lamb import Lamb
     from timm.optim.lars import Lars
 
@@ -163,50 +164,24 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
             group["lr"] = group["peak_lr"] * share
 
 
-class OfficialLars(torch.optim.SGD):
-    """SGD with momentum on gradients whose norm is a share (`trust`) of their parameter's.
+@torch.no_grad()
+def _adapt(trust: float, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """Before a step of SGD, make gradients' norms a share (`trust`) of their parameters'.
 
     A gradient and its weight decay are added before their common norm is taken, `|g + d w|`; timm's
-    LARS takes `|g| + d |w|`. Groups with "adapt" false have plain SGD.
+    LARS takes `|g| + d |w|`. Groups with "adapt" false have plain SGD. One kernel an operation for
+    all parameters of a group, where the device has it, but for the product with their shares.
 
     Reference:
         You, Gitman, Ginsburg (2017); facebookresearch/vicreg and facebookresearch/barlowtwins.
     """
-
-    def __init__(
-        self, groups: list[dict[str, Any]], lr: float, momentum: float, trust: float
-    ) -> None:
-        super().__init__(groups, lr=lr, momentum=momentum)
-        for group in self.param_groups:
-            group["trust"] = trust
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One step; what gradients hold afterwards is what was stepped by."""
-        decays = [group["weight_decay"] for group in self.param_groups]
-        for group in self.param_groups:
-            if group.get("adapt", True):
-                _adapt(group)
-                group["weight_decay"] = 0.0  # is in the gradient
-        try:
-            super().step()
-        finally:
-            for group, decay in zip(self.param_groups, decays, strict=True):
-                group["weight_decay"] = decay
-
-
-def _adapt(group: dict[str, Any]) -> None:
-    """Give each gradient its parameter's decay, and its share of the parameter's norm.
-
-    One kernel an operation for all parameters of the group, where the device has it, but for the
-    product with their shares, of which there is one each.
-    """
-    moved = [parameter for parameter in group["params"] if parameter.grad is not None]
-    if not moved:
-        return
-    gradients = [parameter.grad for parameter in moved]
-    torch._foreach_add_(gradients, moved, alpha=group["weight_decay"])
-    own_N, its_N = (torch.stack(torch._foreach_norm(tensors)) for tensors in (moved, gradients))
-    # 1 where it or the parameter is 0
-    ratio_N = torch.where((own_N > 0) & (its_N > 0), group["trust"] * own_N / its_N, 1.0)
-    torch._foreach_mul_(gradients, list(ratio_N.unbind()))
+    for group in optimizer.param_groups:
+        moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+        if not (moved and group["adapt"]):
+            continue
+        gradients = [parameter.grad for parameter in moved]
+        torch._foreach_add_(gradients, moved, alpha=group["decay"])
+        own_N, its_N = (torch.stack(torch._foreach_norm(tensors)) for tensors in (moved, gradients))
+        # 1 where it or the parameter is 0
+        ratio_N = torch.where((own_N > 0) & (its_N > 0), trust * own_N / its_N, 1.0)
+        torch._foreach_mul_(gradients, list(ratio_N.unbind()))

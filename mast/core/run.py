@@ -134,8 +134,7 @@ class RunFolder:
 
     def read_missing(self) -> dict[str, str]:
         """Why analyses could not be made, by name; likewise."""
-        missing = read_optional(self.analysis / "missing.json", {})
-        return {name: str(reason) for name, reason in missing.items()}
+        return read_optional(self.analysis / "missing.json", {})
 
     def rewind_metrics(self, step: int) -> None:
         """Drop what was logged after `step`, by a process that was killed since."""
@@ -157,30 +156,27 @@ def read_optional(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
         return {}
     try:
         values = read_json(path)
-        if not isinstance(values, dict):
-            raise UserError(f"{path} is damaged: it holds no fields")
         known = values | flatten(values)
         for name in kinds.keys() & known.keys():
             if not isinstance(known[name], kinds[name]):
                 raise UserError(f"{path} is damaged: {name} is not what it was")
-    except UserError as error:
-        _log.warning("%s; it is left out", error)
+    except (UserError, TypeError, AttributeError) as error:
+        _log.warning("%s is left out: %s", path, error)
         return {}
-    return values
+    return dict(values)
 
 
 def _logged(line: str) -> dict[str, Any] | None:
     """A line of metrics.jsonl; None if it is damaged."""
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
+        record: dict[str, Any] = json.loads(line)
+        numbers = [value for name, value in record.items() if name != "warning"]
+        places = record["step"], record.get("epoch", 0)
+    except (ValueError, AttributeError, KeyError, RecursionError):
         return None
-    if not isinstance(record, dict) or not isinstance(record.get("warning", ""), str):
-        return None
-    numbers = {name: value for name, value in record.items() if name != "warning"}
-    counts = [numbers.get("step"), numbers.get("epoch", 0)]
-    sound = all(type(value) in (int, float) for value in (*counts, *numbers.values()))
-    return record if sound and all(0 <= value < MOST for value in counts) else None
+    sound = all(type(value) in (int, float) for value in numbers)
+    sound = sound and all(0 <= place < MOST for place in places)
+    return record if sound and isinstance(record.get("warning", ""), str) else None
 
 
 def provenance() -> dict[str, Any]:
@@ -206,17 +202,10 @@ def provenance() -> dict[str, Any]:
 
 
 def _git_revision() -> str | None:
-    """Revision of the checkout that this package is imported from; None when installed.
-
-    It is not that of a project of the user's, in which it may be installed, nor the one that Git's
-    own environment variables name.
-    """
+    """Revision of the checkout that this package is imported from; None when installed."""
     root = Path(__file__).parents[2]
-    project = root / "pyproject.toml"
-    if not (project.is_file() and f'name = "{PACKAGES[0]}"' in project.read_text("utf-8")):
-        return None
-    command = ["git", f"--git-dir={root / '.git'}", f"--work-tree={root}", "describe", "--always",
-               "--dirty"]  # fmt: skip
+    options = (f"--git-dir={root / '.git'}", f"--work-tree={root}")
+    command = ["git", *options, "describe", "--always", "--dirty"]
     try:
         process = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:  # there is no Git

@@ -5,9 +5,7 @@ bits of its argument: of 77,000 places two share a stream as likely as not. Here
 words, from all bits of the place.
 """
 
-import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -24,7 +22,6 @@ _STATE = np.dtype(
     ]
 )
 _BYTES = 5056  # of the whole state
-own_generator = threading.RLock()  # held by the thread that seeds that of PyTorch
 
 
 def stream(*place: int) -> torch.Generator:
@@ -59,25 +56,9 @@ def seed_global(*place: int) -> None:
     torch.set_rng_state(stream(*place).get_state())
 
 
-@contextmanager
-def drawing() -> Iterator[None]:
-    """PyTorch's own generator of the CPU for a short block, in which no other thread has it.
-
-    A process has one, from which networks draw their first weights. It is restored afterwards.
-    """
-    with own_generator, torch.random.fork_rng(devices=[]):
-        yield
-
-
-def isolated_rng() -> AbstractContextManager[None]:
-    """Have PyTorch's own generators, of the CPU and of every GPU, as they were after a block."""
-    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    return torch.random.fork_rng(gpus)
-
-
-def forked(device: torch.device) -> AbstractContextManager[None]:
-    """Restore PyTorch's own generators afterwards: the CPU's, and that of this GPU, of no other."""
-    return torch.random.fork_rng([device] if device.type == "cuda" else [])
+def forked(*devices: torch.device) -> AbstractContextManager[None]:
+    """Restore PyTorch's own generators afterwards: the CPU's, and those of these GPUs."""
+    return torch.random.fork_rng([device for device in devices if device.type == "cuda"])
 
 
 def _sequence(place: tuple[int, ...]) -> np.random.SeedSequence:

@@ -25,12 +25,13 @@ class Interrupted(KeyboardInterrupt):
     """A signal ended the work; the message says what of it is kept.
 
     Attributes:
+        number: Of the signal.
         code: The exit code of a process that ends by it: 128 and the signal's number.
     """
 
     def __init__(self, number: int, what: str) -> None:
         super().__init__(f"{signal.Signals(number).name}: {what}")
-        self.code = 128 + number
+        self.number, self.code = number, 128 + number
 
 
 received: list[Interrupted] = []  # by the command line; libraries may have made it another error
@@ -59,10 +60,14 @@ def _end(number: int, frame: FrameType | None = None) -> NoReturn:
 
 
 class StopRequest:
-    """Whether a signal has asked this process to stop: its `number`, or None."""
+    """Whether a signal has asked this process to stop: its `number`, or None.
+
+    While the process is `waiting`, the first signal is raised as `Interrupted`.
+    """
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self.waiting = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -94,6 +99,8 @@ class StopRequest:
         if is_first_here():
             with suppress(OSError):  # of a terminal that is gone, and is why this was asked
                 os.write(2, b"\nstopping after this step; a second signal (Ctrl-C) stops now\n")
+        if self.waiting:
+            raise Interrupted(number, "stopped")
 
 
 def _handle(handler: Callable[[int, FrameType | None], Any]) -> dict[int, Any]:

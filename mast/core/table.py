@@ -11,9 +11,9 @@ from html import escape
 from itertools import islice
 from operator import contains
 from pathlib import Path
-from typing import Any, TypeAlias, final, overload
+from typing import Any, TypeAlias, final
 
-from rich.console import Console, ConsoleOptions, JustifyMethod
+from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
@@ -78,12 +78,6 @@ class Rows(Sequence[dict[str, Any]]):
     def __len__(self) -> int:
         return len(next(iter(self.by_column.values()), ()))
 
-    @overload
-    def __getitem__(self, at: int) -> dict[str, Any]: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
-    @overload
-    def __getitem__(self, at: str) -> Sequence[Any]: ...
     def __getitem__(self, at: int | slice | str) -> Any:
         if isinstance(at, str):
             return self.by_column[at]
@@ -186,16 +180,12 @@ class Listing(Shown, Rows):
             yield literal(heading, "bold")
             if not rows:
                 continue
-            table = Table()
-            left_out = {self.grouped_by, *self.hidden}
+            table, left_out = TextTable(), {self.grouped_by, *self.hidden}
             columns = {name: of for name, of in self.columns.items() if name not in left_out}
             for name, values in columns.items():
-                is_text = isinstance(values[0], str)
-                side: JustifyMethod = "left" if is_text else "right"
-                table.add_column(literal(name), justify=side, overflow="fold")
+                table.add_column(name, justify="left" if isinstance(values[0], str) else "right")
             for row in islice(rows, SHOWN):
-                cells = (_as_text(values[row]) for values in columns.values())
-                table.add_row(*map(literal, cells))
+                table.add_row(*(_as_text(values[row]) for values in columns.values()))
             yield table
             if len(rows) > SHOWN:
                 yield Text(f"and {len(rows) - SHOWN:,} more")
@@ -207,18 +197,16 @@ def with_broken(columns: Columns, broken: Mapping[str, str]) -> Columns:
     """A row more for each broken image (reason by name), its reason in the column `broken`."""
     if not broken:
         return columns
-    texts = {"path": [*broken], "broken": [*broken.values()]}
-    added = {**columns, "broken": [""] * len(columns["path"])}
-    blanks = {name: "" if isinstance([*of, 0][0], str) else math.nan for name, of in added.items()}
-    return {
-        name: [*of, *texts.get(name, len(broken) * [blanks[name]])] for name, of in added.items()
-    }
+    count, added = len(broken), {"path": [*broken], "broken": [*broken.values()]}
+    rows = {**columns, "broken": [""] * len(columns["path"])}
+    blank = {name: "" if isinstance([*of, 0][0], str) else math.nan for name, of in rows.items()}
+    return {name: [*of, *added.get(name, [blank[name]] * count)] for name, of in rows.items()}
 
 
 def images_of(name: str, count: int, broken: Mapping[str, str]) -> str:
     """How many images of a set there are, and how many more are broken."""
-    are = "are" if len(broken) > 1 else "is"
-    return f"{count:,} images of {name}" + (f" ({len(broken):,} more {are} broken)" * bool(broken))
+    more = f" ({len(broken):,} more {'are' if len(broken) > 1 else 'is'} broken)" if broken else ""
+    return f"{count:,} images of {name}{more}"
 
 
 def begins(*columns: str | tuple[str, ...]) -> Callable[[Path], bool]:

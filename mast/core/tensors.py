@@ -68,14 +68,11 @@ def read_tensors(
         with safe_open(path, framework="pt") as archive:
             tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
             header = archive.metadata() or {}
-    except (OSError, SafetensorError) as error:
+        expected = read_metadata(header).get(DIGEST)
+    except (OSError, ValueError, SafetensorError) as error:
         raise UserError(
             f"{path} is damaged, not a readable safetensors file ({error}): {remedy}"
         ) from error
-    try:
-        expected = read_metadata(header).get(DIGEST)
-    except ValueError as error:
-        raise UserError(f"{path} is damaged, its header is not JSON: {remedy}") from error
     if expected is not None and expected != _digest_of_file(tensors, header):
         raise UserError(f"{path} is damaged, it does not hold what was written: {remedy}")
     return tensors, header

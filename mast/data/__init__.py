@@ -11,15 +11,8 @@ from mast.data.decode import BrokenImageError as BrokenImageError
 from mast.data.decode import crop_fraction as crop_fraction
 from mast.data.decode import read_canvas as read_canvas
 from mast.data.decode import read_test_view as read_test_view
-from mast.data.folder import Folder as Folder
 from mast.data.folder import doubt_of_classes as doubt_of_classes
-from mast.data.folder import no_classes as no_classes
-from mast.data.generated import Factors as Factors
-from mast.data.generated import Toys as Toys
 from mast.data.groups import groups_of as groups_of
-from mast.data.loader import Batch as Batch
-from mast.data.loader import Loader as Loader
-from mast.data.loader import open_loader as open_loader
 from mast.data.photos import open_photos as open_photos
 from mast.data.pieces import Tiles as Tiles
 from mast.data.pieces import TilingConfig as TilingConfig

@@ -21,14 +21,13 @@ import os
 import random
 import re
 import shutil
-from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar, final
+from typing import NamedTuple, TypeAlias, final
 from zlib import crc32
 
 import numpy as np
@@ -40,9 +39,16 @@ from mast.core.errors import UserError
 from mast.core.files import in_gb, locked
 from mast.core.reading import RGB, Layout, Reading, read_reading
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
-from mast.core.threads import Threads
 from mast.data.decode import BrokenImageError
-from mast.data.formats import readers
+from mast.data.formats import extensions
+from mast.data.pixels import (
+    Pixels,
+    as_sheets,
+    checksum,
+    decode_in_order,
+    decoded_on_demand,
+    lengths,
+)
 from mast.data.source import Source
 
 VERSION = 9  # of the manifest, of how a canvas is made and of what its hash covers
@@ -50,183 +56,13 @@ MANIFEST = "safetensors"  # its ending
 _LISTED = 10  # broken images that a message names
 _SAMPLED = 64  # images of a set, by whose sizes its bytes are estimated
 Canvas = tuple[np.ndarray, float]
-_T = TypeVar("_T")
 _log = logging.getLogger("mast")
-
-
-class Pixels(ABC):
-    """Images of different sizes, by index.
-
-    Attributes:
-        size_N2: int64, height and width of each in pixels.
-        checksum_N: uint32, CRC-32 of each.
-        layout: Of all of them.
-    """
-
-    size_N2: np.ndarray
-    checksum_N: np.ndarray
-    layout: Layout = RGB
-
-    def __len__(self) -> int:
-        return len(self.size_N2)
-
-    @property
-    def nbytes(self) -> int:
-        """Of all images."""
-        return int(lengths(self.size_N2, self.layout).sum())
-
-    @abstractmethod
-    def read(self, index_B: np.ndarray) -> np.ndarray:
-        """Some images, one after the other, each its sheets: (T,) uint8, in memory of its own."""
-
-    def in_memory(self) -> "InMemory":
-        """All images, read at once."""
-        return InMemory(self.read(np.arange(len(self))), self.size_N2, self.layout)
-
-
-def lengths(size_N2: np.ndarray, layout: Layout) -> np.ndarray:
-    """How many bytes images of these sizes take."""
-    return np.asarray(3 * layout.sheets * size_N2.prod(-1))
-
-
-def _concatenated(images: Iterable[np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.empty(0, np.uint8), *(image.ravel() for image in images)])
-
-
-@final
-class InMemory(Pixels):
-    """Images one after the other in an array of uint8, which may be a mapped file."""
-
-    def __init__(self, values_T: np.ndarray, size_N2: np.ndarray, layout: Layout = RGB) -> None:
-        self.size_N2 = size_N2
-        self.layout = layout
-        self._values_T = values_T
-        self._end_N = lengths(size_N2, layout).cumsum()
-
-    @classmethod
-    def of(cls, images: Iterable[np.ndarray], layout: Layout = RGB) -> "InMemory":
-        """Of arrays, the sheets (S, H, W, 3) of each, or one (H, W, 3)."""
-        arrays = list(images)
-        sizes = [image_SHWC.shape[-3:-1] for image_SHWC in arrays]
-        return cls(_concatenated(arrays), np.array(sizes, np.int64).reshape(-1, 2), layout)
-
-    def read(self, index_B: np.ndarray) -> np.ndarray:
-        return _concatenated(map(self._image, index_B.tolist()))
-
-    @cached_property
-    def checksum_N(self) -> np.ndarray:  # type: ignore[override]  # here it is computed
-        return np.array([crc32(self._image(index).data) for index in range(len(self))], np.uint32)
-
-    def _image(self, index: int) -> np.ndarray:
-        return self._values_T[self._end_N[index - 1] if index else 0 : self._end_N[index]]
-
-
-@final
-class Subset(Pixels):
-    """Some images of a set."""
-
-    def __init__(self, pixels: Pixels, index_N: np.ndarray) -> None:
-        self.size_N2 = pixels.size_N2[index_N]
-        self.layout = pixels.layout
-        self._pixels = pixels
-        self._index_N = index_N
-
-    @property
-    def checksum_N(self) -> np.ndarray:  # type: ignore[override]  # those in memory are computed
-        return self._pixels.checksum_N[self._index_N]
-
-    def read(self, index_B: np.ndarray) -> np.ndarray:
-        return self._pixels.read(self._index_N[index_B])
 
 
 def fingerprint_of(source: Source) -> str:
     """That of a source and its readers."""
-    known = f"{source.fingerprint()} {readers()}"
+    known = f"{source.fingerprint()} {extensions()}"
     return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
-
-
-def decode_in_order(
-    decode: Callable[[int], _T], indices: Sequence[int], workers: int
-) -> Iterator[_T | BrokenImageError]:
-    """Decodes with threads, in the order of the indices; yields the error in place of a broken one.
-
-    Threads suffice: Pillow releases the interpreter's lock while it decodes and resizes.
-    """
-
-    def tried(index: int) -> _T | BrokenImageError:
-        try:
-            return decode(index)
-        except BrokenImageError as error:
-            return error
-
-    window = 32 * workers  # bounds what waits in memory
-    with Threads(workers) as pool:
-        for start in range(0, len(indices), window):
-            yield from pool.map(tried, indices[start : start + window])
-
-
-@final
-@dataclass(eq=False)
-class OnTheFly(Pixels):
-    """Images that are decoded whenever they are read.
-
-    Attributes:
-        source_index_N: Their indices in the source; all were whole when the set was opened.
-        decode: From an index in the source to an array of uint8, sheets (S, H, W, 3) or (H, W, 3).
-        workers: Number of threads.
-        size_N2: Height and width of each when the set was opened.
-        checksum_N: CRC-32 of each, taken then.
-    """
-
-    source: Source
-    source_index_N: np.ndarray
-    decode: Callable[[int], np.ndarray]
-    workers: int
-    size_N2: np.ndarray
-    checksum_N: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    layout: Layout = RGB
-
-    def read(self, index_B: np.ndarray) -> np.ndarray:
-        indices, sizes = self.source_index_N[index_B].tolist(), self.size_N2[index_B].tolist()
-        images = list[np.ndarray]()
-        outcomes = decode_in_order(self.decode, indices, self.workers)
-        for index, size, outcome in zip(indices, sizes, outcomes, strict=True):
-            reason = "it has another size"
-            if isinstance(outcome, BrokenImageError):
-                reason = outcome.reason
-            elif [*outcome.shape[-3:-1]] == size:
-                images.append(outcome)
-                continue
-            raise UserError(
-                f"{self.source.called(index)}: {reason}. It was whole when the set was opened: "
-                "restore it, or start again to have the folder read again."
-            )
-        return _concatenated(images)
-
-
-@final
-class Cached(Pixels):
-    """Images in a file of the cache, each compared with its checksum when it is read."""
-
-    def __init__(self, file: Path, manifest: "Manifest") -> None:
-        self.size_N2 = manifest.size_N2
-        self.checksum_N = manifest.checksum_N
-        self.layout = manifest.reading.layout
-        self._file = file
-        self._mapped = InMemory(np.memmap(file, np.uint8, "r"), self.size_N2, self.layout)
-
-    def read(self, index_B: np.ndarray) -> np.ndarray:
-        values_T = self._mapped.read(index_B)
-        end_B = lengths(self.size_N2[index_B], self.layout).cumsum()
-        for number, image in zip(index_B.tolist(), np.split(values_T, end_B[:-1]), strict=False):
-            if crc32(image.data) != self.checksum_N[number]:
-                with suppress(OSError):  # whoever opens the set next builds it anew
-                    self._file.with_suffix(f".{MANIFEST}").unlink(missing_ok=True)
-                raise UserError(
-                    f"{self._file} changed on the disk since it was written: start again, which "
-                    "rebuilds it"
-                )
-        return values_T
 
 
 # From a size V to test views of all images of a set, each 3 × V × V; None where they are those of
@@ -316,7 +152,7 @@ class Request:
         limit: Bytes up to which images are kept on disk; above, only the manifest is.
         max_broken: Share of the images that may be broken.
         workers: Number of decoding threads.
-        find: From indices of images, or none for a sample, to how the files are read.
+        find: Finds how the files are read.
         asked: What `find` depends on besides the files.
         view: Side of the test views; None for canvases.
     """
@@ -328,7 +164,7 @@ class Request:
     limit: float
     max_broken: float
     workers: int
-    find: Callable[[Sequence[int]], Reading]
+    find: Callable[[], Reading]
     asked: str = ""
     view: int | None = None
 
@@ -353,17 +189,15 @@ class Request:
             return self.source.canvas(index, self.side, reading)
         return as_sheets(self.source.test_view(index, self.view, reading)), 1.0
 
-    def on_the_fly(self, manifest: Manifest) -> OnTheFly:
-        """The images of a manifest, decoded whenever they are read."""
-        return OnTheFly(
-            self.source, manifest.index_N, lambda index: self.decode(index, manifest.reading)[0],
-            self.workers, manifest.size_N2, manifest.checksum_N, manifest.reading.layout,
+    def on_demand(
+        self, manifest: Manifest, size_N2: np.ndarray, checksum_N: np.ndarray | None = None
+    ) -> Pixels:
+        """The images of a manifest, in some sizes, decoded whenever they are read."""
+        reading = manifest.reading
+        return decoded_on_demand(
+            manifest.index_N, lambda index: self.decode(index, reading)[0],
+            self.workers, size_N2, reading.layout, checksum_N,
         )  # fmt: skip
-
-
-def as_sheets(planes_PVV: np.ndarray) -> np.ndarray:
-    """The bytes of planes as so many of sheets (S, V, V, 3)."""
-    return planes_PVV.reshape(-1, *planes_PVV.shape[1:], 3)
 
 
 def obtain(request: Request) -> tuple[Manifest, Pixels]:
@@ -378,9 +212,8 @@ def obtain(request: Request) -> tuple[Manifest, Pixels]:
                 # another process may have built it meanwhile
                 manifest = _find(request) or _build(request)
         if manifest.nbytes > request.limit:
-            return manifest, request.on_the_fly(manifest)
-        file = request.manifest.with_suffix(".u8")
-        return manifest, Cached(file, manifest)
+            return manifest, request.on_demand(manifest, manifest.size_N2, manifest.checksum_N)
+        return manifest, _verified(request.manifest.with_suffix(".u8"), manifest)
     except OSError as error:
         raise UserError(
             f"cannot keep {request.source.name} in the cache {request.folder}: "
@@ -393,20 +226,15 @@ def obtain(request: Request) -> tuple[Manifest, Pixels]:
 def obtain_test_views(request: Request, canvases: Manifest, size: int) -> Pixels:
     """The test views of a source, of the images that have canvases.
 
-    They are decoded on the fly where they would exceed the limit, or, with a warning, where the
-    folder cannot be written.
+    They are decoded on demand where they would exceed the limit.
     """
-    request = replace(request, view=size, find=lambda _: canvases.reading)
+    request = replace(request, view=size, find=lambda: canvases.reading)
     square_N2 = np.full((len(canvases.index_N), 2), size)
-    views = replace(canvases, size_N2=square_N2, checksum_N=np.zeros(0, np.uint32))
-    if views.nbytes <= request.limit:
-        try:
-            found, pixels = obtain(request)
-            if np.array_equal(found.index_N, canvases.index_N):
-                return pixels
-        except UserError as error:
-            _log.warning("every evaluation cuts its test views anew: %s", error)
-    return request.on_the_fly(views)
+    if lengths(square_N2, canvases.reading.layout).sum() <= request.limit:
+        found, pixels = obtain(request)
+        if np.array_equal(found.index_N, canvases.index_N):
+            return pixels
+    return request.on_demand(canvases, square_N2)
 
 
 def _find(request: Request) -> Manifest | None:
@@ -417,6 +245,26 @@ def _find(request: Request) -> Manifest | None:
     stored = manifest.nbytes <= request.limit
     whole = not stored or (file.is_file() and file.stat().st_size == manifest.nbytes)
     return manifest if whole else None
+
+
+def _verified(file: Path, manifest: Manifest) -> Pixels:
+    """Images in a file of the cache, each compared with its checksum when it is read."""
+    size_N2, layout, known_N = manifest.size_N2, manifest.reading.layout, manifest.checksum_N
+    mapped = Pixels.packed(np.asarray(np.memmap(file, np.uint8, "r")), size_N2, layout)
+
+    def images(index_B: np.ndarray) -> Iterable[np.ndarray]:
+        found = mapped.images(index_B)
+        for image, known in zip(found, known_N[index_B].tolist(), strict=True):
+            if checksum(image) != known:
+                with suppress(OSError):  # whoever opens the set next builds it anew
+                    file.with_suffix(f".{MANIFEST}").unlink(missing_ok=True)
+                raise UserError(
+                    f"{file} changed on the disk since it was written: start again, which "
+                    "rebuilds it"
+                )
+        return found
+
+    return Pixels(images, size_N2, layout, known_N)
 
 
 def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
@@ -430,49 +278,31 @@ def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
     return 3.0 * layout.sheets * len(source) * sum(known) / len(known)
 
 
-def _build(request: Request) -> Manifest:
+def _build(request: Request, stored: bool = False) -> Manifest:
     """Decodes every image once and writes images and manifest, the manifest last.
 
-    Images are stored if they may be within the limit.
+    Raises as soon as too many are broken. Images are stored if they may be within the limit.
     """
-    source, path = request.source, request.manifest
+    source, path, reading, written = request.source, request.manifest, request.find(), 0
     if path.exists():
         _log.warning("%s, or what it describes, is damaged: it is built anew", path)
     for other in request.folder.glob(f"{request.stem}.*"):
         of_before = request.fingerprint[:16] not in other.name
         if other == path or (of_before and other.suffix in (".u8", path.suffix)):
             other.unlink(missing_ok=True)
-    reading = request.find(())
-    needed = expected_bytes(source, request.view or request.side, reading.layout)
-    free = shutil.disk_usage(request.folder).free
-    if free < needed <= request.limit:
-        raise OSError(f"it needs {in_gb(needed)} and {in_gb(free)} are free")
-    stored = needed <= 2 * request.limit
-    manifest = _decode_all(request, reading, stored)
-    if (deep := sorted(source.deep)) and not reading.layout.deep:
-        _log.warning(
-            "%d images of %s have more than 8 bits, and none of them was in the sample: all "
-            "are read again by their range", len(deep), source.name,
-        )  # fmt: skip
-        manifest = _decode_all(request, request.find(deep), stored)
-    if manifest.nbytes > request.limit:
-        path.with_suffix(".u8").unlink(missing_ok=True)
-    elif not stored:  # the estimate was too high
-        manifest = _decode_all(request, manifest.reading, stored=True)
-    manifest.write(path)
-    return manifest
-
-
-def _decode_all(request: Request, reading: Reading, stored: bool) -> Manifest:
-    """Writes every image that decodes; raises as soon as too many are broken."""
-    source, written = request.source, 0
     skipped, whole, sizes = dict[str, str](), array("q"), array("q")
     aspects, checksums = array("f"), array("I")
     content = hashlib.blake2b(digest_size=16)
     decode = partial(request.decode, reading=reading)
     outcomes = decode_in_order(decode, range(len(source)), request.workers)
     title = f"test views of {source.name}" if request.view else f"reading {source.name}"
-    place = replacing(request.manifest.with_suffix(".u8")) if stored else nullcontext(os.devnull)
+    images = path.with_suffix(".u8")
+    needed = expected_bytes(source, request.view or request.side, reading.layout)
+    free = shutil.disk_usage(request.folder).free
+    if free < needed <= request.limit:
+        raise OSError(f"it needs {in_gb(needed)} and {in_gb(free)} are free")
+    stored = stored or needed <= 2 * request.limit
+    place = replacing(images) if stored else nullcontext(os.devnull)
     # Plain writes, not a mapping: on a full disk a mapping kills the process without a word.
     with place as unfinished, open(unfinished, "wb") as file:
         for index, outcome in enumerate(track(outcomes, title, len(source), "images")):
@@ -498,10 +328,16 @@ def _decode_all(request: Request, reading: Reading, stored: bool) -> Manifest:
     content.update(b"" if reading == Reading() else repr(reading).encode())
     for label_N in (*source.targets.values(), *source.multilabels.values()):
         content.update(label_N[index_N].tobytes())
-    return Manifest(
+    if written > request.limit:
+        images.unlink(missing_ok=True)
+    elif not stored:  # the estimate was too high
+        return _build(request, stored=True)
+    manifest = Manifest(
         request.key, content.hexdigest(), index_N, size_N2, aspect_N,
         np.array(checksums, np.uint32), skipped, sorted(source.stacks), reading,
     )  # fmt: skip
+    manifest.write(path)
+    return manifest
 
 
 class CachedSet(NamedTuple):
@@ -530,8 +366,8 @@ def cached_sets(folder: Path, verify: bool = False) -> list[CachedSet]:
         if verify and stored and manifest is not None:
             with doing(f"verifying {file.name}"):
                 values_T, layout = np.memmap(file, np.uint8, "r"), manifest.reading.layout
-                checksum_N = InMemory(values_T, manifest.size_N2, layout).checksum_N
-            damaged = int((checksum_N != manifest.checksum_N).sum())
+                stored_N = Pixels.packed(values_T, manifest.size_N2, layout).checksum_N
+            damaged = int((stored_N != manifest.checksum_N).sum())
         count = 0 if manifest is None else len(manifest.index_N)
         sets.append(CachedSet(name, side, count, stored, damaged, manifest is not None))
     return sets

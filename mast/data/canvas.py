@@ -11,7 +11,7 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, final
@@ -27,11 +27,12 @@ from mast.core.files import default_cache, named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
-from mast.data.cache import InMemory, OnTheFly, Pixels, Subset, TestViews
+from mast.data.cache import TestViews
 from mast.data.decode import Opened, read_canvas, read_test_view
 from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
 from mast.data.pieces import Tiles, TilingConfig, file_of, in_pieces, split_cut
+from mast.data.pixels import Pixels, as_sheets, lengths
 from mast.data.ranges import find_reading
 from mast.data.registry import open_source
 from mast.data.source import Pages, Source, sampled, warn_of_stacks
@@ -76,8 +77,6 @@ class DataConfig:
         pages: Which pages or frames of a file become images: the "first" or "all".
         tile: Larger images are cut into square tiles of this side, each an image.
         stride: Pixels from one tile to the next; `tile` by default.
-        blank: Leave out tiles and images whose pixel standard deviation, as a share of white (above
-            8 bits, of the file's range), is below this; 0 keeps all.
         max_pixels: The most pixels a file may have; by default 179 million, beyond which it counts
             as a decompression bomb.
         exclude: A text file with the name or path of each image to leave out, one per line, as
@@ -100,7 +99,6 @@ class DataConfig:
     pages: Pages = "first"
     tile: int | None = None
     stride: int | None = None
-    blank: float = 0.0
     max_pixels: int | None = None
     exclude: str | Path | None = None
 
@@ -141,9 +139,7 @@ class DataConfig:
     @property
     def cut(self) -> TilingConfig:
         """What of each file is an image."""
-        return TilingConfig(
-            self.pages, self.tile, self.stride, self.blank, self.max_pixels, self.exclude
-        )
+        return TilingConfig(self.pages, self.tile, self.stride, self.max_pixels, self.exclude)
 
 
 def canvas_size(view_size: int) -> int:
@@ -176,8 +172,7 @@ class CanvasSet:
         reading: How the files were read.
         own_keys: Of each image, wherever it is, where it is known by its content.
         facts: What is known of each image without decoding it, where it was looked at.
-        stacks: What gives a hash of all pages or frames of a file, by the names of images that are
-            the first of several.
+        stacks: Names of images that are the first of several pages or frames of a file.
         groups: What each image belongs to, if not to its file alone.
         source: Where the images come from, if they are opened by name.
         index_N: Their indices there.
@@ -196,7 +191,7 @@ class CanvasSet:
     reading: Reading = field(default_factory=Reading)
     own_keys: Sequence[bytes] = ()
     facts: Sequence[Facts] = ()
-    stacks: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    stacks: Collection[str] = ()
     groups: Sequence[str] | None = None
     source: Source | None = None
     index_N: np.ndarray | None = None
@@ -217,13 +212,14 @@ class CanvasSet:
 
     @functools.cached_property
     def pixel_digests(self) -> Sequence[bytes]:
-        """A digest of the canvas of each image; of all frames of a file of several."""
+        """A digest of the canvas of each image; of the content of a file of several frames."""
         if self.facts:
             return [each.pixels for each in self.facts]
-        return [
-            self.stacks[name]() if name in self.stacks else pixel_digest(batch.sheets(at).numpy())
-            for name, (batch, at) in zip(self.identifiers, self._one_by_one(), strict=True)
-        ]
+        digests = [pixel_digest(batch.sheets(at).numpy()) for batch, at in self._one_by_one()]
+        if self.source is not None and self.index_N is not None:
+            for at, (name, index) in enumerate(zip(self.identifiers, self.index_N, strict=True)):
+                digests[at] = self.source.digest(index) if name in self.stacks else digests[at]
+        return digests
 
     @functools.cached_property
     def hashes_N8B(self) -> np.ndarray:
@@ -247,11 +243,11 @@ class CanvasSet:
 
     def resident(self, device: torch.device, limit_gb: float) -> Canvases | None:
         """The canvases in a device's memory; None if they take more, or are decoded on demand."""
-        if isinstance(self.pixels, OnTheFly) or self.pixels.nbytes > limit_gb * 1e9:
+        if self.pixels.on_demand or self.pixels.nbytes > limit_gb * 1e9:
             return None
         values_T = torch.empty(self.pixels.nbytes, dtype=torch.uint8, device=device)
         layout = self.pixels.layout
-        first, largest = 0, int(cache.lengths(self.pixels.size_N2, layout).max())
+        first, largest = 0, int(lengths(self.pixels.size_N2, layout).max())
         step = max(1, _COPIED // largest)
         with doing(f"copying the images to {device}", len(self), "images") as work:
             for start in range(0, len(self), step):
@@ -284,12 +280,12 @@ class CanvasSet:
 
         def of_some(size: int) -> Pixels | None:
             pixels = None if views is None else views(size)
-            return None if pixels is None else Subset(pixels, index_B)
+            return None if pixels is None else pixels.part(index_B)
 
         return replace(
             self,
             name=self.name if name is None else name,
-            pixels=Subset(self.pixels, index_B),
+            pixels=self.pixels.part(index_B),
             aspect_N=self.aspect_N[index_B],
             targets={task: target_N[index_B] for task, target_N in self.targets.items()},
             identifiers=[self.identifiers[i] for i in index_B],
@@ -320,10 +316,10 @@ def find_images(
     view_size: int,
     model: nn.Module | None = None,
     reading: Reading | None = None,
-) -> tuple[DataConfig, Source, Reading | None, Callable[[Sequence[int]], Reading]]:
-    """The configuration and reading of a model, the images, and what finds how some are read.
+) -> tuple[DataConfig, Source, Reading | None, Callable[[], Reading]]:
+    """The configuration and reading of a model, the images, and what finds how they are read.
 
-    Arguments as for `open_canvas`; without indices the last looks at a sample.
+    Arguments as for `open_canvas`.
     """
     if view_size < 1:
         raise UserError(f"size must be 1 pixel or more, got {view_size}")
@@ -339,13 +335,13 @@ def find_images(
     with doing(f"looking for the images of {config.spec}"):
         root = named(config.root or cache_of(config) / "downloads")
         source = open_source(config.spec, root, config.download)
-        source = in_pieces(source, config.cut, root, config.no_data)
+        source = in_pieces(source, config.cut)
 
-    def find(among: Sequence[int]) -> Reading:
+    def find() -> Reading:
         if reading and reading.layout.deep:
             return reading
-        whole = source.source if isinstance(source, Tiles) and not among else source
-        found = config.find_reading(source.name, sampled(whole, among))
+        whole = source.source if isinstance(source, Tiles) else source
+        found = config.find_reading(source.name, sampled(whole))
         return found if reading is None or found.layout.deep else reading
 
     return config, source, reading, find
@@ -393,7 +389,7 @@ def open_canvas(
     )  # fmt: skip
     manifest, pixels = cache.obtain(request)
     source.stacks.update(manifest.stacks)
-    if isinstance(pixels, OnTheFly) and isinstance(source, Tiles) and source.shared:
+    if pixels.on_demand and isinstance(source, Tiles) and source.shared:
         shard = f", or write the tiles once by mast shard {source.name!r}"
         _log.warning(
             "%s exceeds %g GB, so that each batch decodes a whole image for each of its tiles: "
@@ -427,9 +423,8 @@ def set_of(
     """
     cache.refuse_too_many(source, skipped, len(index_N), config.max_broken)
     cache.warn_of_broken(source, skipped)
-    stacks = {source.identifier(index): functools.partial(source.digest, index)
-              for index in sorted(source.stacks)}  # fmt: skip
-    warn_of_stacks(source.name, [*stacks], len(source))
+    stacks = [source.identifier(index) for index in sorted(source.stacks)]
+    warn_of_stacks(source.name, stacks, len(source))
     groups = split_cut(config.spec)[1].groups
     identifiers = [source.identifier(index) for index in index_N.tolist()]
     return CanvasSet(
@@ -439,7 +434,7 @@ def set_of(
         identifiers=identifiers,
         skipped=dict(skipped),
         multilabels={task: label_NL[index_N] for task, label_NL in source.multilabels.items()},
-        stacks=stacks,
+        stacks=frozenset(stacks),
         groups=groups and group_names(config.spec, identifiers, groups),
         source=source,
         index_N=index_N,
@@ -460,15 +455,15 @@ def open_files(
     canvases, aspects, views, digest = [], [], [], hashlib.blake2b(digest_size=16)
     for path in paths:
         canvas_HWC, aspect = read_canvas(named(path), canvas_size(view_size), reading)
-        views.append(cache.as_sheets(read_test_view(named(path), view_size, reading)))
+        views.append(as_sheets(read_test_view(named(path), view_size, reading)))
         canvases.append(canvas_HWC)
         aspects.append(aspect)
         digest.update(repr((canvas_HWC.shape, aspect)).encode() + canvas_HWC.tobytes())
     reading = reading or Reading()
-    of_size = InMemory.of(views, reading.layout)
+    of_size = Pixels.of(views, reading.layout)
     return CanvasSet(
         name="files",
-        pixels=InMemory.of(canvases, reading.layout),
+        pixels=Pixels.of(canvases, reading.layout),
         aspect_N=np.array(aspects, np.float32),
         targets={},
         classes={},

@@ -31,12 +31,10 @@ from mast.data.formats import (
     is_deep,
     load_pixels,
     needed_chunks,
-    no_image,
     orientation_of,
     read_array,
     read_deep,
     read_tiff,
-    refuse_repeats,
     refuse_size,
     undo_orientation,
 )
@@ -104,26 +102,18 @@ def open_image(
                 said = "needs the extra dicom: pip install 'mast-ssl[dicom]'"
                 raise ModuleNotFoundError(said) from None
             return read_dicom(content, page, max_pixels)
-        is_png = begin.startswith(b"\x89PNG")
-        encoded = content.read() if is_png else b""
-        refuse_repeats(encoded, b"iCCP")  # each is unpacked
         try:
-            image = _opened(BytesIO(encoded) if is_png else file, begin)
-        except (UnidentifiedImageError, ValueError) as error:
-            if is_png:
-                image = _opened(BytesIO(needed_chunks(encoded)), begin)
-            elif isinstance(error, ValueError):
-                raise
-            elif begin.startswith((b"II", b"MM")):
+            image = _opened(file, begin)
+        except (UnidentifiedImageError, ValueError):
+            if begin.startswith((b"II", b"MM")):
                 return read_tiff(content, page, max_pixels)
-            else:
-                raise no_image(begin) from None
+            if not begin.startswith(b"\x89PNG"):
+                raise
+            content.seek(0)
+            image = _opened(BytesIO(needed_chunks(content.read())), begin)
         with ExitStack() as undone:
             undone.callback(image.close)
             refuse_size(*image.size, max_pixels)
-            if image.info.get("progressive"):  # each scan goes over all pixels
-                content.seek(0)
-                refuse_repeats(content.read(), b"\xff\xda")
             if page:
                 image.seek(page)
             if bands := read_deep(image, content, page, max_pixels):
@@ -144,7 +134,7 @@ def _opened(file: Path | BytesIO, begin: bytes) -> ImageFile.ImageFile:
             return (_LargeTiff if name == "TIFF" else make)(file, str(file))  # type: ignore[arg-type]
         except (SyntaxError, IndexError, TypeError, struct.error):  # as Pillow goes on to the next
             continue
-    raise UnidentifiedImageError("no image of a format that is read")
+    raise UnidentifiedImageError(f"no image of a known format: it begins with {begin[:16]!r}")
 
 
 class _LargeTiff(TiffImagePlugin.TiffImageFile):

@@ -11,7 +11,7 @@ from pydicom.pixels.decoders.base import DecodeRunner, get_decoder
 from pydicom.pixels.processing import apply_color_lut, apply_modality_lut
 from pydicom.pixels.utils import pixel_array
 
-from mast.data.formats import Bands, as_bands, checked, refuse_size
+from mast.data.formats import Bands, as_bands, refuse_size
 
 # A plugin of pydicom, in the form that it asks for, for what it does not decode with Pillow.
 _LS = uid.JPEGLSLossless, uid.JPEGLSNearLossless
@@ -53,7 +53,7 @@ def read_dicom(file: BinaryIO, page: int, max_pixels: int | None = None) -> Band
         raise ValueError("a DICOM without an image")
     refuse_size(dicom.Columns, dicom.Rows, max_pixels)
     pages, bits = int(dicom.get("NumberOfFrames") or 1), dicom.get("BitsStored")
-    values = pixel_array(file, index=checked(page, pages))
+    values = pixel_array(file, index=page)
     if dicom.PhotometricInterpretation == "PALETTE COLOR":
         values, bits = apply_color_lut(values, dicom)[..., :3], None
     if values.ndim == 3:

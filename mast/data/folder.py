@@ -5,11 +5,8 @@ import logging
 import os
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
-
-import numpy as np
 
 from mast.core.display import doing
 from mast.core.errors import UserError
@@ -26,63 +23,52 @@ _SYSTEM = frozenset(
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
 
 
-@dataclass
-class FoundFiles:
-    """What lies below a folder, by path relative to it.
-
-    Attributes:
-        images: Path, bytes and time of modification in ns of every image; both are -1 for what is
-            no file, which is kept so that it is counted as broken.
-        unread: Files of a kind that is not read and may be images.
-        again: Folders that links lead to and that were entered before.
-        nowhere: Links that lead nowhere.
-    """
-
-    images: list[tuple[str, int, int]] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    again: list[str] = field(default_factory=list)
-    nowhere: list[str] = field(default_factory=list)
+Found = tuple[str, int, int]  # path below the folder, bytes and time of modification in ns
 
 
-def walk(root: Path) -> FoundFiles:
+def walk(root: Path) -> tuple[list[Found], list[str]]:
     """Looks through a folder at any depth; hidden files and folders are left out.
 
     Arrays count as images only if they are the majority. Links are followed last, so that a folder
-    below `root` goes by its own path.
+    below `root` goes by its own path, and each folder is read once.
+
+    Returns:
+        Every image, of which bytes and time are -1 if it is no file, so that it is counted as
+        broken; and the paths of files of a kind that is not read and may be images.
     """
-    found, seen = FoundFiles(), set()
+    images, unread, seen = list[Found](), list[str](), set[tuple[int, int]]()
     folders, links = [""], deque[str]()
     with doing("found", unit="images") as work:
         while folders or links:
-            work.update(len(found.images))
+            work.update(len(images))
             prefix = folders.pop() if folders else links.popleft()
             path = os.path.join(root, prefix)
             below = list[tuple[str, bool]]()
             try:
                 status = os.stat(path)
                 if (status.st_dev, status.st_ino) in seen:
-                    found.again.append(prefix)
                     continue
+                seen.add((status.st_dev, status.st_ino))
                 # One after the other: an entry knows all of its file, which adds up.
                 with os.scandir(path) as entries:
                     for entry in filter(wanted, entries):
+                        name = entry.name.lower()
                         if is_folder(entry):
                             below.append((f"{prefix}{entry.name}/", entry.is_symlink()))
-                        else:
-                            _sort_in(entry, prefix + entry.name, found)
+                        elif name.endswith(extensions()) or _is_image(entry, name):
+                            images.append((prefix + entry.name, *state_of(entry)))
+                        elif name.endswith(UNREAD) or not (ending_of(name) or name in _TEXTS):
+                            unread.append(prefix + entry.name)
             except OSError as error:
                 raise UserError(f"cannot read the folder {path}: {error.strerror}.") from error
-            seen.add((status.st_dev, status.st_ino))
             for name, is_link in sorted(below):
                 (links if is_link else folders).append(name)
-    found.images.sort()
-    for names in (found.unread, found.nowhere):
-        names.sort(key=os.path.split)
-    arrays = [path for path, _, _ in found.images if path.lower().endswith(ARRAY)]
-    if 2 * len(arrays) <= len(found.images):
-        found.unread += sorted(arrays)
-        found.images = [of for of in found.images if not of[0].lower().endswith(ARRAY)]
-    return found
+    images.sort()
+    arrays = [path for path, _, _ in images if path.lower().endswith(ARRAY)]
+    if 2 * len(arrays) <= len(images):
+        unread += arrays
+        images = [of for of in images if not of[0].lower().endswith(ARRAY)]
+    return images, sorted(unread, key=os.path.split)
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
@@ -90,17 +76,6 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a link to itself
         return False
-
-
-def _sort_in(entry: os.DirEntry[str], path: str, found: FoundFiles) -> None:
-    """Adds a file to what was found if it is an image or may be one."""
-    name = entry.name.lower()
-    if name.endswith(extensions()) or _is_image(entry, name):
-        found.images.append((path, *state_of(entry)))
-    elif entry.is_symlink() and not os.path.exists(entry.path):
-        found.nowhere.append(path)
-    elif name.endswith(UNREAD) or not (ending_of(name) or name in _TEXTS):
-        found.unread.append(path)
 
 
 def _is_image(entry: os.DirEntry[str], name: str) -> bool:
@@ -132,7 +107,48 @@ _STRAY = 0.1  # share of the images that may lie outside the folders of the clas
 
 
 @final
-class Folder(Source):
+class Files(Source):
+    """Image files, by paths relative to a folder; one that changes once it is known is broken.
+
+    Args:
+        name: What the user called the set.
+        root: The folder.
+        files: Path, bytes and time of modification in ns of each.
+        labels: The class of each; empty where none has one.
+    """
+
+    def __init__(
+        self, name: str, root: Path, files: Sequence[Found], labels: Sequence[str] = ()
+    ) -> None:
+        self.name, self.root, self._files = name, root, files
+        self.targets, self.classes = {}, {}
+        if labels:
+            label_N, names = numbered(labels)
+            self.targets, self.classes = {"class": label_N}, {"class": names}
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def open(self, index: int, page: int = 0) -> Opened:
+        _, size, modified = self._files[index]
+        return open_image(self.path(index), (size, modified), page, self.max_pixels)
+
+    def path(self, index: int) -> Path:
+        return named(self.root / self._files[index][0])
+
+    def identifier(self, index: int) -> str:
+        return self._files[index][0]
+
+    @property
+    def whereabouts(self) -> str:
+        """With the absolute path: a relative one means another folder elsewhere."""
+        return os.path.join(os.path.abspath(self.root), self.name)
+
+    def fingerprint(self) -> str:
+        return self.hash_files((of[0] for of in self._files), (of[1:] for of in self._files))
+
+
+def read_folder(root: Path) -> Files:
     """Every image below a folder, in the order of their relative paths; or one image file.
 
     If images lie in subfolders, at any depth, the first folder below the root is the class; up to a
@@ -140,54 +156,29 @@ class Folder(Source):
     where subfolders look like parts. Files of kinds that are not read are left out with a warning.
     A folder that several links lead to is read once.
     """
-
-    def __init__(self, root: Path) -> None:
-        self.name = str(root)
-        self.root = root
-        if root.is_dir():
-            found = walk(root)
-        else:
-            self.root = root.parent
-            found = FoundFiles([(root.name, *state_of(root))])
-        if not found.images:
-            unread = f"; {_unread(found.unread)}" if found.unread else ""
-            raise UserError(
-                f"no image in {root}: looked at any depth for files that end in "
-                f"{', '.join(extensions())} (hidden ones are left out){unread}."
-            )
-        _warn(root, found)
-        self._files = sorted(found.images, key=lambda of: (spelling(of[0]), of))
-        paths = [path for path, _, _ in self._files]
-        reason = no_classes(paths)
-        self.targets, self.classes = ({}, {}) if reason else _label(paths)
-        if not reason and (doubt := doubt_of_classes(paths)):
-            _log.warning("%s: its subfolders are taken for classes, though %s.", root, doubt)
-        elif reason and any("/" in path for path in paths):
-            _log.warning("%s: no labels are read: %s.", root, reason)
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def open(self, index: int, page: int = 0) -> Opened:
-        path, size, modified = self._files[index]
-        return open_image(self.root / path, (size, modified), page, self.max_pixels)
-
-    def path(self, index: int) -> Path:
-        return self.root / self._files[index][0]
-
-    def identifier(self, index: int) -> str:
-        return self._files[index][0]
-
-    @property
-    def whereabouts(self) -> str:
-        """The absolute path: a relative one means another folder elsewhere."""
-        return os.path.abspath(self.name)
-
-    def fingerprint(self) -> str:
-        return self.hash_files((of[0] for of in self._files), (of[1:] for of in self._files))
+    if not root.is_dir():
+        return Files(str(root), root.parent, [(root.name, *state_of(root))])
+    found, unread = walk(root)
+    others = _unread(unread) if unread else ""
+    if not found:
+        raise UserError(
+            f"no image in {root}: looked at any depth for files that end in "
+            f"{', '.join(extensions())} (hidden ones are left out); {others}."
+        )
+    if others:
+        _log.warning("%s: %s.", root, others)
+    files = sorted(found, key=lambda of: (spelling(of[0]), of))
+    paths = [path for path, _, _ in files]
+    reason = no_classes(paths)
+    if not reason and (doubt := doubt_of_classes(paths)):
+        _log.warning("%s: its subfolders are taken for classes, though %s.", root, doubt)
+    elif reason and any("/" in path for path in paths):
+        _log.warning("%s: no labels are read: %s.", root, reason)
+    labels = [path.partition("/")[0] if "/" in path else "" for path in paths]
+    return Files(str(root), root, files, () if reason else labels)
 
 
-def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
+def open_folder(spec: str, _root: Path, _download: bool) -> Files:
     """Opens a folder, or one image file, by its path, which is there."""
     path = named(spec)
     kind = special(path)
@@ -197,7 +188,7 @@ def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
             f"{spec} is {kind or 'no image'}: expected the folder that holds the images, or a file "
             f"that ends in {', '.join(extensions())}."
         )
-    return Folder(path)
+    return read_folder(path)
 
 
 def describe_folder(spec: str, _root: Path, _download: bool) -> SetDescription:
@@ -265,19 +256,6 @@ def _subfolders(root: Path) -> list[str]:
         return []
 
 
-def _warn(root: Path, found: FoundFiles) -> None:
-    """Log a warning for each kind of file that is left out."""
-    if found.unread:
-        _log.warning("%s: %s.", root, _unread(found.unread))
-    if found.again:
-        _log.warning(
-            "%s: folders that are reached again are read once; not entered again: %s.",
-            root, _some(found.again),
-        )  # fmt: skip
-    if found.nowhere:
-        _log.warning("%s: links that lead nowhere are left out: %s.", root, _some(found.nowhere))
-
-
 def _unread(paths: list[str]) -> str:
     """How many files are left out because their kind is not read, and what to do about it."""
     counts = Counter(map(ending_of, paths))
@@ -300,8 +278,3 @@ def _unread(paths: list[str]) -> str:
 def _some(paths: list[str]) -> str:
     """The first few of some paths."""
     return ", ".join([*paths[:_NAMED], *["…"] * (len(paths) > _NAMED)])
-
-
-def _label(paths: list[str]) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
-    label_N, names = numbered([path.partition("/")[0] if "/" in path else "" for path in paths])
-    return {"class": label_N}, {"class": names}

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from io import BytesIO
+from itertools import count
 from typing import Any, BinaryIO, cast, final
 
 import numpy as np
-from PIL import ExifTags, Image, ImageFile, TiffImagePlugin, UnidentifiedImageError, features
+from PIL import ExifTags, Image, ImageFile, TiffImagePlugin, features
 
 from mast.core.reading import MOST_CHANNELS
 from mast.data.profiles import GRAYS, in_srgb
@@ -60,11 +60,6 @@ def extensions() -> tuple[str, ...]:
     return (*read, ARRAY)
 
 
-def readers() -> str:
-    """The endings that are read here, with which a cache was made."""
-    return " ".join(extensions())
-
-
 @functools.cache
 def formats() -> tuple[str, ...]:
     """Those of `_FORMATS` that this Pillow reads."""
@@ -85,31 +80,9 @@ def begins_as_image(begin: bytes) -> bool:
     )
 
 
-# How files begin that are often called as images, in small letters.
-_OTHERS = {
-    b"version https://git-lfs": "a pointer of Git LFS, whose image `git lfs pull` fetches",
-    b"<!doctype html": "a page of HTML, as of a download that failed",
-    b"<html": "a page of HTML, as of a download that failed",
-    b"%pdf": "a PDF",
-    b"%!ps": "PostScript, which is never run",
-}
-
-
-def no_image(begin: bytes) -> UnidentifiedImageError:
-    """What is said of a file that no format recognises, by its first bytes."""
-    text = begin.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    kind = next((kind for start, kind in _OTHERS.items() if text.startswith(start)), "")
-    if not begin.strip(b"\0"):
-        kind = "nothing but zeros, as of a copy that was cut off" if begin else "an empty file"
-    return UnidentifiedImageError(f"{kind}, no image" if kind else "no image of a known format")
-
-
 # ----------------------------------------------------------------------------- what is refused
 
-_OFTEN = 100  # images have a dozen at most
-MOST_PAGES = 20_000  # of a file; Pillow compares each with all before it
 _TILE = 4096**2  # pixels that a tile may have beyond those of a small image
-_RATIO = 1000  # by which deflate shrinks what is all the same; other codecs have no limit
 
 
 def refuse_size(width: int, height: int, max_pixels: int | None = None) -> None:
@@ -120,12 +93,6 @@ def refuse_size(width: int, height: int, max_pixels: int | None = None) -> None:
             f"{width} × {height} pixels (width × height) exceed the limit of {most:,}: could be a "
             "decompression bomb; max_pixels allows more"
         )
-
-
-def refuse_repeats(content: bytes, part: bytes) -> None:
-    """Raises ValueError where a file has a part so often that decoding it would take minutes."""
-    if content.count(part) > _OFTEN:
-        raise ValueError("more parts than images have, as if made to keep a decoder busy")
 
 
 def needed_chunks(png: bytes) -> bytes:
@@ -159,9 +126,6 @@ _EXTRA_SAMPLES, _SAMPLE_FORMAT, _NO_DATA, _SUBFILE = 338, 339, 42113, 254
 _ALPHA = _ASSOCIATED, _ = 1, 2  # an extra sample that is opacity; colors are multiplied by one
 _WHITE_IS_ZERO, _CMYK = 0, 5
 _COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 5: 4, 6: 3, 8: 3}  # samples, by photometric interpretation
-# Compressions that end where a strip does, and those that are images in an image.
-_STREAMS = (1, 5, 8, 32773, 32946, 34925, 50000)
-_IMAGES = {7: "JPEG", 33003: "JPEG2000", 33005: "JPEG2000", 34712: "JPEG2000"}
 _NOT_OWN = 1 | 4  # bits of a page that is a smaller version or a mask of another
 
 
@@ -278,8 +242,8 @@ def page_numbers(image: "Image.Image | Bands") -> Sequence[int]:
         return range(getattr(image, "n_frames", 1))
     numbers = list[int]()
     with suppress(EOFError):
-        for number in range(MOST_PAGES + 1):
-            image.seek(checked(number, MOST_PAGES))
+        for number in count():
+            image.seek(number)
             numbers += [] if image.tag_v2.get(_SUBFILE, 0) & _NOT_OWN else [number]
     image.seek(0)
     return numbers
@@ -353,8 +317,7 @@ def read_tiff(file: BinaryIO, page: int, max_pixels: int | None = None) -> Bands
     logger().setLevel("CRITICAL")  # tags that it cannot read, and that do not matter here
     file.seek(0)
     with TiffFile(file, _multifile=False) as tiff:
-        at = checked(page, len(tiff.pages))
-        found = cast(TiffPage, tiff.pages[at])  # no frames are asked for
+        found = cast(TiffPage, tiff.pages[page])  # no frames are asked for
         every = cast(Sequence[TiffPage], tiff.pages if page == 0 else ())
         pages = [at for at, each in enumerate(every) if not (each.is_reduced or each.is_mask)]
         _refuse_tiff(found, tiff.filehandle, max_pixels)
@@ -394,33 +357,12 @@ def _refuse_tiff(page: Any, file: Any, max_pixels: int | None) -> None:
     # where Pillow does not read it; 6 is YCbCr, which JPEG decodes by itself
     if page.photometric not in (0, 1, 2, _CMYK) and (page.photometric, codec) != (6, 7):
         raise ValueError(f"a TIFF of {page.photometric!r}, which is not read")
-    if codec not in (*_STREAMS, *_IMAGES):
-        raise ValueError(f"a TIFF compressed by {codec!r}, which is not read")
     if page.dtype is None or samples > MOST_CHANNELS + 1:
         raise ValueError(f"a TIFF of {samples} samples of {bits} bits")
     ends = map(sum, zip(page.dataoffsets, page.databytecounts, strict=False))
     is_cut = codec > 1 and max(ends, default=0) > file.size
     if is_cut or len(page.dataoffsets) < math.prod(page.chunked):
         raise ValueError("not all of its strips or tiles are there")
-    memory = max(pixels, tile) * samples * page.dtype.itemsize
-    if memory > _RATIO * file.size:  # then no more than Pillow may take
-        refuse_size(memory // 4, 1, max_pixels)
-    width = page.tilewidth or page.imagewidth
-    height = page.tilelength or min(page.rowsperstrip, page.imagelength)
-    parts = zip(page.dataoffsets, page.databytecounts, strict=True) if codec in _IMAGES else ()
-    for at, size in parts:
-        file.seek(at)
-        if size:  # GDAL leaves out what is all the same
-            with Image.open(BytesIO(file.read(size)), formats=(_IMAGES[codec],)) as part:
-                if part.width > width or part.height > height:
-                    raise ValueError("a strip or tile that is larger than the TIFF says")
-
-
-def checked(page: int, pages: int) -> int:
-    """A page that there is."""
-    if page >= pages or pages > MOST_PAGES:
-        raise ValueError(f"page {page + 1} of {pages:,}, where {MOST_PAGES:,} are read at most")
-    return page
 
 
 def as_bands(values_HWC: np.ndarray, bits: int | None = None, no_data: Any = None) -> Bands:

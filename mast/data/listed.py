@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -14,61 +14,13 @@ from PIL import Image
 from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import UserError
 from mast.core.files import cells, named, read_rows, read_text, state_of
-from mast.data.decode import Opened, open_image
+from mast.data.folder import Files
 from mast.data.profiles import in_srgb
-from mast.data.source import PARTS, WHOLE, SetDescription, Source, label_column, numbered, part_of
+from mast.data.source import PARTS, WHOLE, SetDescription, label_column, part_of
 
 # What columns of paths are called, and that of parts.
 PATHS = ("path", "paths", "file", "filename", "filepath", "image")
 SPLIT = "split"
-
-
-@final
-class Listed(Source):
-    """The images of a .csv with a column of paths, and perhaps of labels and parts; or of a .txt
-    with a path per line. Paths are relative to the file.
-
-    Args:
-        name: What the user called it.
-        file: The table.
-        part: "train", "val" or "test", of a column `split`; all rows if not given.
-    """
-
-    def __init__(self, name: str, file: Path, part: str | None = None) -> None:
-        self.name = name
-        rows = [row for row in _rows(file) if part is None or _part(row) == part]
-        columns = list(rows[0]) if rows else []
-        column = next((each for each in columns if each.lower() in PATHS), None)
-        if rows and column is None:
-            raise UserError(
-                f"{name} must have a column {' or '.join(PATHS)}, got {', '.join(columns)}"
-            )
-        self._paths = [row[str(column)] for row in rows]
-        self.targets, self.classes = {}, {}
-        if (label := label_column(columns)) is not None:
-            label_N, names = numbered([row[label] for row in rows])
-            self.targets, self.classes = {"class": label_N}, {"class": names}
-        self._folder = file.parent
-        self._files = [named(self._folder / path) for path in self._paths]
-        self._states = [*map(state_of, self._files)]
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def open(self, index: int, page: int = 0) -> Opened:
-        return open_image(self._files[index], self._states[index], page, self.max_pixels)
-
-    def path(self, index: int) -> Path:
-        return self._files[index]
-
-    def identifier(self, index: int) -> str:
-        return self._paths[index]
-
-    def called(self, index: int) -> str:
-        return str(self._files[index])
-
-    def fingerprint(self) -> str:
-        return self.hash_files(self._paths, self._states)
 
 
 def _rows(file: Path) -> list[dict[str, str]]:
@@ -107,9 +59,21 @@ def _file(spec: str) -> tuple[Path, str | None]:
     return file, named_part
 
 
-def open_listed(spec: str, _root: Path, _download: bool) -> Listed:
-    """Opens `list:FILE`, a .csv or a .txt, or a part of it."""
-    return Listed(spec, *_file(spec))
+def open_listed(spec: str, _root: Path, _download: bool) -> Files:
+    """Opens `list:FILE`, or `list:FILE@PART` with a column `split`.
+
+    A .csv has a column of paths, and perhaps of labels; a .txt a path per line. Paths are relative
+    to the file.
+    """
+    file, part = _file(spec)
+    rows = [row for row in _rows(file) if part is None or _part(row) == part]
+    columns = list(rows[0]) if rows else []
+    column = next((each for each in columns if each.lower() in PATHS), "")
+    if rows and not column:
+        raise UserError(f"{spec} must have a column {' or '.join(PATHS)}, got {', '.join(columns)}")
+    files = [(row[column], *state_of(named(file.parent / row[column]))) for row in rows]
+    label = label_column(columns)
+    return Files(spec, file.parent, files, () if label is None else [row[label] for row in rows])
 
 
 def describe_listed(spec: str, _root: Path, _download: bool) -> SetDescription:

@@ -17,7 +17,7 @@ from torch import Tensor
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError, counted
 from mast.core.launch import cores
-from mast.core.threads import Prefetcher
+from mast.core.threads import prefetched
 from mast.data.canvas import CanvasSet, DataConfig, cache_of, canvas_size, open_canvas
 from mast.data.pieces import split_cut
 from mast.data.shards import Shards
@@ -116,7 +116,7 @@ class Loader:
 
         Closing the iterator early, or dropping it, ends the background threads.
         """
-        return Prefetcher(self._batches(epoch, start_step))
+        return prefetched(self._batches(epoch, start_step))
 
     def watched(self) -> CanvasSet:
         """Images by which a run is watched while it trains."""

@@ -17,11 +17,11 @@ from mast.core.display import doing, track
 from mast.core.files import default_cache, state_of
 from mast.core.launch import cores
 from mast.core.reading import Layout, Reading
-from mast.data.cache import OnTheFly, as_sheets, decode_in_order
 from mast.data.canvas import CanvasSet, DataConfig, find_images, set_of
 from mast.data.decode import BrokenImageError
 from mast.data.hashes import perceptual_hashes, pixel_digest, sharpness_and_border
 from mast.data.pieces import Tiles, file_of
+from mast.data.pixels import Pixels, as_sheets, decode_in_order, decoded_on_demand
 from mast.data.source import Source
 from mast.data.store import Facts, ImageStore, key_of
 
@@ -56,11 +56,8 @@ def open_photos(
     """
     config, source, _, find = find_images(config, size, model, reading)
     store = ImageStore(default_cache())
-    known = find(())
+    known = find()
     found = _look(source, store, known, size, see)
-    if source.deep and not known.layout.deep:  # none of them was in the sample
-        known = find(sorted(source.deep))
-        found = _look(source, store, known, size, see)
     skipped = {
         source.identifier(at): each for at, each in enumerate(found) if isinstance(each, str)
     }
@@ -69,12 +66,12 @@ def open_photos(
     keys, facts = [key for _, key, _ in whole], [each for _, _, each in whole]
     sides_N2 = np.array([(each.height, each.width) for each in facts], np.int64)
 
-    def decoded(decode: Callable[[int], np.ndarray], sides_N2: np.ndarray) -> OnTheFly:
+    def decoded(decode: Callable[[int], np.ndarray], sides_N2: np.ndarray) -> Pixels:
         workers = config.workers or cores()
-        return OnTheFly(source, index_N, decode, workers, sides_N2, layout=known.layout)
+        return decoded_on_demand(index_N, decode, workers, sides_N2, known.layout)
 
     @functools.cache
-    def views(side: int) -> OnTheFly:
+    def views(side: int) -> Pixels:
         view = functools.partial(source.test_view, size=side, reading=known)
         return decoded(lambda index: as_sheets(view(index)), np.full((len(index_N), 2), side))
 
@@ -128,13 +125,13 @@ def _look(
         if reading.layout.channels < 3:
             shown_HWC = shown_HWC[..., :1].repeat(3, axis=2)
         hashes = perceptual_hashes(shown_HWC).tobytes()
-        several, deep = int(at in source.stacks), int(at in source.deep)
+        several = int(at in source.stacks)
         digest = source.digest(at) if several else pixel_digest(sheets_SHWC)
         path, (full_width, full_height) = source.path(at), seen.full_size
         facts = Facts(
             height, width, seen.aspect, full_height, full_width,
             state_of(path)[0] if path else 0, seen.taken, *sharpness_and_border(shown_HWC),
-            digest, hashes, several, deep,
+            digest, hashes, several,
         )  # fmt: skip
         return facts, seen.view
 
@@ -161,7 +158,6 @@ def _look(
     for at, key in enumerate(keys):
         if key in known:
             source.stacks.update([at] * known[key].stack)
-            source.deep.update([at] * known[key].deep)
     return [broken.get(key) or (key, known[key]) for key in keys]
 
 

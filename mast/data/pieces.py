@@ -11,29 +11,23 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast, final, get_args
 
 import numpy as np
-import torch
-from PIL import ImageStat
 
 from mast.core.display import track
 from mast.core.errors import UserError, unknown
 from mast.core.files import cells, named, read_text, spelling
 from mast.core.launch import cores
-from mast.core.tensors import read_metadata, read_tensors, write_tensors
-from mast.data.cache import decode_in_order, named_after
 from mast.data.decode import BrokenImageError, Opened, upright, upright_size
-from mast.data.formats import Bands, page_numbers, readers
-from mast.data.ranges import there
+from mast.data.formats import Bands, page_numbers
+from mast.data.pixels import decode_in_order
 from mast.data.source import Pages, Source
 
-VERSION = 2  # of how images are cut, and of the file with their windows
+VERSION = 3  # of how images are cut
 CACHED_PIXELS = 300_000_000  # of decoded scenes, 1.2 GB in Pillow; a single one may have more
 _MOST = {"tile": 8192, "stride": 2**31, "max_pixels": 2**48}  # a tile stays below Pillow's bound
 _OPTION = r"(?:groups=.+|exclude=[^#,=]+|\w+=[^#,=/]*)"
@@ -46,17 +40,9 @@ _log = logging.getLogger("mast")
 @final
 @dataclass(frozen=True)
 class TilingConfig:
-    """What of each file is an image.
+    """What of each file is an image; attributes as those of `DataConfig`, and `groups`.
 
     Attributes:
-        pages: The "first" page or frame of a file, or "all".
-        tile: Side in pixels of the tiles into which larger images are cut; they stay whole if None.
-        stride: From one tile to the next, in pixels; as `tile` if None.
-        blank: Standard deviation of values below which an image is left out, as a share of white;
-            above 8 bits, of the file's range.
-        max_pixels: The most that a file's image may have; Pillow's bound if None.
-        exclude: A text file with a line for each image that is left out, by its name in the set or
-            by the path of its file; that of a file stands for all its pieces.
         groups: What images of one patient, video or place have in common, which no split parts: a
             column of a list, a level of subfolders from 1, or a regular expression on the path
             whose one group it is. By itself it is the file.
@@ -65,7 +51,6 @@ class TilingConfig:
     pages: Pages = "first"
     tile: int | None = None
     stride: int | None = None
-    blank: float = 0.0
     max_pixels: int | None = None
     exclude: str | Path | None = None
     groups: str | None = None
@@ -79,8 +64,6 @@ class TilingConfig:
                 raise UserError(f"{name} is {value}: expected 1 to {most:,} pixels")
         if self.stride is not None and self.tile is None:
             raise UserError(f"stride is {self.stride}, and there is no tile: give its side")
-        if not 0 <= self.blank < 1:
-            raise UserError(f"blank is {self.blank}: expected a share of white, 0 to below 1")
 
     @property
     def suffix(self) -> str:
@@ -104,11 +87,9 @@ def split_cut(spec: str) -> tuple[str, TilingConfig]:
         if name not in TilingConfig.__dataclass_fields__:
             raise unknown(f"option of {found[1]}", name, tuple(TilingConfig.__dataclass_fields__))
         try:
-            kind = {"blank": float}.get(name, str if name in _TEXTS else int)
-            options[name] = kind(value)
+            options[name] = value if name in _TEXTS else int(value)
         except ValueError as error:
-            expected = "a share" if name == "blank" else "a whole number"
-            raise UserError(f"{spec}: {name} is {value!r}: expected {expected}") from error
+            raise UserError(f"{spec}: {name} is {value!r}: expected a whole number") from error
     return found[1], TilingConfig(**options)
 
 
@@ -117,16 +98,12 @@ def file_of(identifier: str) -> str:
     return _PLACE.sub("", identifier)
 
 
-def in_pieces(
-    source: Source, cut: TilingConfig, cache: Path, no_data: float | None = None
-) -> Source:
+def in_pieces(source: Source, cut: TilingConfig) -> Source:
     """A source of pages and tiles of images; the source itself where whole images are wanted.
 
     Args:
         source: The images; its limit of pixels is changed.
         cut: What of each file is an image.
-        cache: Folder for a file with the positions of pieces.
-        no_data: A value that does not count in whether a piece is blank.
     """
     if not cut.suffix:
         return source
@@ -134,7 +111,7 @@ def in_pieces(
         raise UserError(
             f"{cut.suffix[1:]} must be given either after # or as options, not both: {source.name}"
         )
-    return Tiles(source, cut, cache, no_data if cut.blank else None)
+    return Tiles(source, cut)
 
 
 @final
@@ -146,21 +123,15 @@ class Tiles(Source):
     once for all its tiles if these are read in order, by however many threads.
     """
 
-    def __init__(
-        self, source: Source, cut: TilingConfig, cache: Path, no_data: float | None = None
-    ) -> None:
-        self.source, self.cut, self._no_data = source, cut, no_data
+    def __init__(self, source: Source, cut: TilingConfig) -> None:
+        self.source, self.cut = source, cut
         self.name = source.name + cut.suffix
         self.pages = cut.pages
         source.max_pixels = cut.max_pixels
         self._excluded = ""  # hash of the images left after `exclude`
         self._lock = threading.Lock()
         self._decoded: dict[int, list[Any]] = {}  # of a scene its future, and how often it is due
-        file = cache / "pieces" / f"{named_after(self.whereabouts)}.safetensors"
-        state = f"{self.fingerprint()} {readers()}"
-        known = _read(file, state)
-        scenes = known or self._look()
-        scene_S4 = scenes["scene"]
+        scene_S4, stack_F = self._look()
         self._file_S, self._page_S, self._size_S2 = scene_S4[:, 0], scene_S4[:, 1], scene_S4[:, 2:]
         self._scene_N = np.arange(len(scene_S4))
         self._box_N4 = np.zeros((len(scene_S4), 4), np.int32)
@@ -169,23 +140,6 @@ class Tiles(Source):
             self._scene_N = np.repeat(self._scene_N, [*map(len, windows)])
             self._box_N4 = np.array([box for boxes in windows for box in boxes], np.int32)
         self._keep(np.ones(len(self._scene_N), bool))
-        if cut.blank:
-            blank_N = scenes["blank"] = scenes["blank"] if known else self._blank()
-            if blank_N.all():
-                raise UserError(
-                    f"blank is {cut.blank:g}, and all images of {self.name} are blank: give a "
-                    "lower threshold"
-                )
-            self._keep(~blank_N)
-            _log.warning(
-                "%d of %d images of %s are blank and left out: the standard deviation of their "
-                "values is below %g of white", blank_N.sum(), len(blank_N), self.name, cut.blank,
-            )  # fmt: skip
-        if not known:
-            with suppress(OSError, UserError):  # the next command looks again
-                file.parent.mkdir(parents=True, exist_ok=True)
-                tensors = {name: torch.from_numpy(of) for name, of in scenes.items()}
-                write_tensors(file, tensors, {"source": state})
         if cut.exclude is not None:
             self._exclude(cut.exclude)
         file_N = self._file_S[self._scene_N]
@@ -194,7 +148,7 @@ class Tiles(Source):
         self.classes = dict(source.classes)
         if cut.pages == "first":
             _, first_F = np.unique(file_N, return_index=True)
-            self.stacks.update(first_F[scenes["stack"][file_N[first_F]]].tolist())
+            self.stacks.update(first_F[stack_F[file_N[first_F]]].tolist())
 
     def __len__(self) -> int:
         return len(self._scene_N)
@@ -214,8 +168,7 @@ class Tiles(Source):
         return self.source.whereabouts + self.cut.suffix
 
     def fingerprint(self) -> str:
-        without = "" if self._no_data is None else f" {self._no_data}"
-        said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{without}{self._excluded}"
+        said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{self._excluded}"
         return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     def path(self, index: int) -> Path | None:
@@ -310,20 +263,23 @@ class Tiles(Source):
 
     # ------------------------------------------------------------------------- where they lie
 
-    def _look(self) -> dict[str, np.ndarray]:
-        """File, page, height and width of every scene; height and width are 0 if not asked for."""
+    def _look(self) -> tuple[np.ndarray, np.ndarray]:
+        """File, page, height and width of every scene (S, 4), and which files have pages left out.
+
+        Height and width are 0 where they are not needed.
+        """
         count = len(self.source)
         if self.cut.pages == "first" and not self.cut.tile:  # every file is a scene
             scene_S4 = np.zeros((count, 4), np.int64)
             scene_S4[:, 0] = np.arange(count)
-            return {"scene": scene_S4, "stack": np.zeros(count, bool)}
+            return scene_S4, np.zeros(count, bool)
         looked = decode_in_order(self._sizes, range(count), cores())
         scenes, stack_F = list[tuple[int, int, int, int]](), np.zeros(count, bool)
         for file, found in enumerate(track(looked, f"opening {self.name}", count, "images")):
             assert not isinstance(found, BrokenImageError)
             stack_F[file], sizes = found
             scenes += [(file, page, height, width) for page, (width, height) in sizes.items()]
-        return {"scene": np.array(scenes, np.int64), "stack": stack_F}
+        return np.array(scenes, np.int64), stack_F
 
     def _sizes(self, file: int) -> tuple[bool, dict[int, tuple[int, int]]]:
         """Whether pages of a file are left out, and the sizes of those that are images."""
@@ -345,28 +301,6 @@ class Tiles(Source):
             raise
         except Exception:  # a broken image; decoding it reports it
             return False, {0: (0, 0)}
-
-    def _blank(self) -> np.ndarray:
-        """Which pieces are blank, (N,) bool; scenes are decoded once for all of them."""
-        most = max(1, int(self._size_S2.prod(1).max()))
-        workers = max(1, min(cores(), CACHED_PIXELS // most))
-        count = len(self._count_S)
-        found = decode_in_order(self._blank_of, range(count), workers)
-        shown = track(found, f"looking for blank parts of {self.name}", count, "images")
-        return np.array([blank for of in shown for blank in cast(list[bool], of)])
-
-    def _blank_of(self, scene: int) -> list[bool]:
-        """Which pieces of a scene are blank; none of a broken one."""
-        indices = range(*np.searchsorted(self._scene_N, [scene, scene + 1]).tolist())
-        try:
-            with self.source.open(int(self._file_S[scene]), int(self._page_S[scene])) as image:
-                whole = upright(image)
-            boxes = [self._box(index) or (0, 0, *whole.size) for index in indices]
-            return [spread < self.cut.blank for spread in _spreads(whole, boxes, self._no_data)]
-        except UserError:
-            raise
-        except Exception:
-            return [False] * len(indices)
 
     def _keep(self, kept_N: np.ndarray) -> None:
         """Leaves out all other pieces."""
@@ -398,30 +332,3 @@ class Tiles(Source):
             raise UserError(f"exclude {exclude} leaves no image of {self.source.name}")
         self._keep(kept_N)
         self._excluded = hashlib.blake2b(np.packbits(kept_N).tobytes(), digest_size=16).hexdigest()
-
-
-def _read(file: Path, state: str) -> dict[str, np.ndarray] | None:
-    """What was found when the files were as they are; None where nothing is known."""
-    try:
-        tensors, header = read_tensors(file)
-    except UserError:
-        return None
-    if read_metadata(header).get("source") != state:
-        return None
-    return {name: tensor.numpy().copy() for name, tensor in tensors.items()}
-
-
-def _spreads(
-    whole: Opened, boxes: Sequence[tuple[int, int, int, int]], no_data: float | None = None
-) -> list[float]:
-    """Standard deviation of the channel that varies most, in parts of an image."""
-    if not isinstance(whole, Bands):
-        return [max(ImageStat.Stat(whole.crop(box)).stddev) / 255 for box in boxes]
-    there_HWC = there(whole.values_HWC, no_data, whole.no_data)
-    missing = np.ma.nomask if there_HWC is None else ~there_HWC
-    values_HWC = np.ma.array(whole.values_HWC, mask=missing)
-    span = 255.0
-    if whole.values_HWC.dtype != np.uint8:
-        span = float(values_HWC.max()) - float(values_HWC.min()) if values_HWC.count() else 0.0
-    parts = (values_HWC[top:bottom, left:right] for left, top, right, bottom in boxes)
-    return [float(np.ma.filled(part.std(axis=(0, 1)), 0).max()) / (span or 1.0) for part in parts]

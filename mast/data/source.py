@@ -33,7 +33,7 @@ from mast.data.decode import (
     upright,
     upright_size,
 )
-from mast.data.formats import Bands, date_taken, is_deep, page_numbers
+from mast.data.formats import Bands, date_taken, page_numbers
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
 Pages = Literal["first", "all"]
@@ -130,11 +130,6 @@ class Source(ABC):
         """The images that are decoded with one in one go: it alone, or the tiles of its scene."""
         return range(index, index + 1)
 
-    @cached_property
-    def deep(self) -> set[int]:
-        """Images of more than 8 bits among those that were decoded."""
-        return set()
-
     @property
     def whereabouts(self) -> str:
         """What tells this set from every other; its name by default."""
@@ -203,9 +198,7 @@ class Source(ABC):
         return digest.digest()
 
     def note(self, index: int, image: Opened) -> None:
-        """Remember an image that is opened, where it is deep or its file has several pages."""
-        if isinstance(image, Bands) and is_deep(image):
-            self.deep.add(index)
+        """Remember an image that is opened, where its file has several pages."""
         if self.pages == "first" and len(page_numbers(image)) > 1:
             self.stacks.add(index)
 
@@ -284,11 +277,10 @@ def hash_labels(key: str, version: str, targets: Mapping[str, np.ndarray]) -> st
     return digest.hexdigest()
 
 
-def sampled(source: Source, among: Sequence[int] = ()) -> Iterator[Image.Image | Bands]:
+def sampled(source: Source) -> Iterator[Image.Image | Bands]:
     """Some images of a set, always the same, each open until the next is asked for."""
     seen = 0
-    indices = among or range(len(source))
-    for index in random.Random(0).sample(indices, min(SAMPLE, len(indices))):
+    for index in random.Random(0).sample(range(len(source)), min(SAMPLE, len(source))):
         try:
             with source.open(index) as image:
                 seen += math.prod(image.size) if isinstance(image, Bands) else 0

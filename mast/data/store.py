@@ -1,11 +1,8 @@
 """What is known of single images, kept for later calls: of their pixels, and their features.
 
-    images-3.sqlite      digests of files, facts of images, and which features there are
-    images-3/*.f32       the rows of an encoder, float32, in the order in which they came
-
-The key of an image is the digest of its file's content: a photo that was renamed or moved is known,
-and of a folder with a new photo that one alone is encoded. Rows are written before they are
-entered, so what a killed process leaves is never read. Several processes may share a store.
+One SQLite file has the digests of files, facts of images, and features by encoder and image. The
+key of an image is the digest of its file's content: a photo that was renamed or moved is known, and
+of a folder with a new photo that one alone is encoded. Several processes may share a store.
 
 Legend: N images, D dimensions, B bits of a perceptual hash in 8 ways to turn an image.
 """
@@ -13,9 +10,9 @@ Legend: N images, D dimensions, B bits of a perceptual hash in 8 ways to turn an
 import hashlib
 import logging
 import os
-import shutil
 import sqlite3
 import stat
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -24,25 +21,13 @@ from zlib import crc32
 
 import numpy as np
 
-from mast.core.display import track
 from mast.core.errors import UserError
 
-VERSION = 3  # of the tables and of the meaning of their rows
+VERSION = 4  # of the tables and of the meaning of their rows
 WAIT_S = 60.0  # for another process that writes
 SIZE = 16  # bytes of a key
+_PAGE = 32_768  # bytes of a page, into which most rows of features fit
 _log = logging.getLogger("mast")
-_TABLES = """
-create table if not exists files
-    (path blob primary key, state text, digest blob) without rowid;
-create table if not exists images
-    (key blob primary key, height int, width int, aspect real, full_height int, full_width int,
-    file_bytes int, taken text, sharpness real, border real, pixels blob, hashes blob,
-    stack int, deep int, checksum int) without rowid;
-create table if not exists encoders
-    (name text primary key, dimensions int, about text) without rowid;
-create table if not exists features
-    (encoder text, key blob, row int, checksum int, primary key (encoder, key)) without rowid;
-"""
 # Files that this process could not read, or write (True), and files that it made anew.
 _failed, _anew = set[tuple[Path, bool]](), set[Path]()
 # Codes of SQLite for errors in the content of a file.
@@ -67,7 +52,15 @@ class Facts(NamedTuple):
     pixels: bytes  # digest of its canvas
     hashes: bytes  # its perceptual hashes (8, B), int8
     stack: int  # 1 if its file has other pages
-    deep: int  # 1 if it has more than 8 bits
+
+
+_TABLES = f"""
+create table if not exists files (path blob primary key, state, digest) without rowid;
+create table if not exists images
+    (key blob primary key, {", ".join(Facts._fields)}, checksum) without rowid;
+create table if not exists encoders (name primary key, about) without rowid;
+create table if not exists features (encoder, key blob, row, checksum, primary key (encoder, key));
+"""
 
 
 class Kept(NamedTuple):
@@ -100,7 +93,6 @@ class ImageStore:
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / f"images-{VERSION}.sqlite"
-        self.rows = folder / f"images-{VERSION}"
 
     @property
     def keeps(self) -> bool:
@@ -128,17 +120,15 @@ class ImageStore:
     def _connect(self, write: bool, place: str | None = None) -> sqlite3.Connection:
         """A connection to the file, or to another place, with a transaction begun."""
         if place is None:
-            self.rows.mkdir(parents=True, exist_ok=True)
+            self.file.parent.mkdir(parents=True, exist_ok=True)
             if self.file.exists() and not self.file.is_file():
                 raise OSError("it is no file")
         database = sqlite3.connect(place or self.file, timeout=WAIT_S, isolation_level=None)
         try:
             if not database.execute("pragma schema_version").fetchone()[0]:
+                database.execute(f"pragma page_size = {_PAGE}")
                 database.executescript(f"begin immediate; {_TABLES} commit;")
             database.execute("begin immediate" if write else "begin")
-            size = "select page_count * page_size from pragma_page_count, pragma_page_size"
-            if place is None and database.execute(size).fetchone()[0] > _bytes(self.file):
-                raise sqlite3.DatabaseError("it is cut short")  # SQLite would read zeros
         except BaseException:
             database.close()
             raise
@@ -149,7 +139,7 @@ class ImageStore:
         if _is_damage(error) and self.file not in _anew:
             _anew.add(self.file)
             with suppress(OSError):  # then it is as damaged as before
-                self._remove()
+                self.file.unlink(missing_ok=True)
                 _log.warning("%s is damaged (%s): it is made anew", self.file, error)
             return
         if self.keeps:
@@ -179,18 +169,6 @@ class ImageStore:
             with self._open(write=True) as database:
                 database.executemany("insert or replace into files values (?, ?, ?)", new)
         return found
-
-    def recheck(self) -> int:
-        """Read all known files again, and forget those that changed; how many look as they did."""
-        changed = list[tuple[bytes, str]]()
-        with self._open() as database:
-            rows = database.execute("select * from files").fetchall()
-            database.commit()
-            shown = track(rows, "reading files", len(rows), "files")
-            changed = [(path, state) for path, state, digest in shown if _digest(path) != digest]
-        with self._open(write=True) as database:
-            database.executemany("delete from files where path = ? and state = ?", changed)
-        return sum(_state(path) == state for path, state in changed)
 
     # --------------------------------------------------------------------------------- facts
 
@@ -223,98 +201,65 @@ class ImageStore:
             features_ND in float32, and whether each is known, (N,); D is 0 where none is.
         """
         features_ND, known_N = np.empty((len(keys), 0), np.float32), np.zeros(len(keys), bool)
+        places, damaged = defaultdict[bytes, list[int]](list), 0
+        for at, key in enumerate(keys):
+            places[key].append(at)
         with self._open() as database:
-            found = database.execute("select dimensions from encoders where name = ?", [encoder])
-            dimensions = next((each for (each,) in found), 0)
             of_encoder = f"select key, row, checksum from features where encoder = '{encoder}'"
-            rows = _select(database, f"{of_encoder} and key", keys)
-            known = {key: (row, checksum) for key, row, checksum in rows}
-            file = self.rows / f"{encoder}.f32"
-            there = _bytes(file) // 4 if file.is_file() else 0
-            if not known or dimensions not in range(1, there + 1):
-                return features_ND, known_N
-            features_ND = np.zeros((len(keys), dimensions), np.float32)
-            entered = [(*known[key], at) for at, key in enumerate(keys) if key in known]
-            whole = range(there // dimensions)
-            with file.open("rb") as opened:  # that of these entries, whatever others do from here
-                database.commit()
-                # in order, so that what is read ahead is used
-                for row, checksum, at in sorted(each for each in entered if each[0] in whole):
-                    opened.seek(4 * dimensions * row)
-                    values = opened.read(4 * dimensions)
-                    if crc32(values) == checksum:
-                        features_ND[at] = np.frombuffer(values, "<f4")
-                        known_N[at] = True
-            if damaged := len(entered) - int(known_N.sum()):
-                _log.warning("%s: %d rows are damaged, and encoded again", file, damaged)
+            for key, row, checksum in _select(database, f"{of_encoder} and key", [*places]):
+                if crc32(row) != checksum:
+                    damaged += 1
+                    continue
+                if not features_ND.size:
+                    features_ND = np.zeros((len(keys), len(row) // 4), np.float32)
+                features_ND[places[key]] = np.frombuffer(row, "<f4")
+                known_N[places[key]] = True
+        if damaged:
+            _log.warning("%s: %d rows are damaged, and encoded again", self.file, damaged)
         return features_ND, known_N
 
     def add_features(
         self, encoder: str, keys: Sequence[bytes], features_ND: np.ndarray, about: str = ""
     ) -> None:
         """Keep what an encoder gave of images; `about` says to a reader which encoder it is."""
-        values = np.ascontiguousarray(features_ND, "<f4")
-        width = values[0].nbytes
-        with self._open(write=True) as database:  # nobody else writes now
-            place = self.rows / f"{encoder}.f32"
-            if place.exists() and not place.is_file():
-                raise OSError(f"{place} is no file")
-            with place.open("ab") as file:
-                if not file.tell():  # whatever was entered is gone
-                    database.execute("delete from features where encoder = ?", [encoder])
-                first = -(-file.tell() // width)  # behind what a killed process left of a row
-                file.write(bytes(first * width - file.tell()) + values.tobytes())
-                file.flush()
-                os.fsync(file.fileno())
-            database.execute(
-                "insert into encoders values (?, ?, ?) on conflict (name) "
-                "do update set dimensions = excluded.dimensions",
-                [encoder, values.shape[1], about],
-            )
-            rows = [(encoder, key, first + at, crc32(values[at])) for at, key in enumerate(keys)]
+        values = [row.tobytes() for row in np.asarray(features_ND, "<f4")]
+        rows = [(encoder, key, row, crc32(row)) for key, row in zip(keys, values, strict=True)]
+        with self._open(write=True) as database:
+            database.execute("insert or ignore into encoders values (?, ?)", [encoder, about])
             database.executemany("insert or replace into features values (?, ?, ?, ?)", rows)
 
     # -------------------------------------------------------------------------------- upkeep
 
     def kept(self) -> list[Kept]:
         """What there is of each encoder."""
-        found = list[Kept]()
+        if not self.file.exists():
+            return []
         counted = (
-            "select name, about, count(key) from encoders left join features on name = encoder "
-            "group by name order by about, name"
+            "select name, about, count(key), total(length(row)) from encoders "
+            "left join features on name = encoder group by name order by about, name"
         )
-        if self.file.exists():
-            with self._open() as database:
-                found = [Kept(name, str(about), images, _bytes(self.rows / f"{name}.f32"))
-                         for name, about, images in database.execute(counted)]  # fmt: skip
+        found = list[Kept]()
+        with self._open() as database:
+            found += [Kept(name, str(about), images, int(size))
+                      for name, about, images, size in database.execute(counted)]  # fmt: skip
         return found
 
     def forget(self, names: Iterable[str] | None = None) -> None:
         """Remove the features of some encoders; None: all that is kept."""
         try:
             with closing(self._connect(write=True)) as database:  # others may be at work
-                if names is None:
-                    for table in ("files", "images", "encoders", "features"):
-                        database.execute(f"delete from {table}")
-                for name in [each.stem for each in self.rows.iterdir()] if names is None else names:
+                for table in ("files", "images", "encoders", "features") if names is None else ():
+                    database.execute(f"delete from {table}")
+                for name in names or ():
                     database.execute("delete from features where encoder = ?", [name])
                     database.execute("delete from encoders where name = ?", [name])
-                    (self.rows / f"{name}.f32").unlink(missing_ok=True)
                 database.commit()
-            with (
-                suppress(sqlite3.OperationalError),
-                closing(sqlite3.connect(self.file)) as database,
-            ):
-                database.execute("vacuum")  # unless others read it
+                with suppress(sqlite3.OperationalError):  # others read it
+                    database.execute("vacuum")
         except (sqlite3.Error, OSError) as error:
             if names is not None or not _is_damage(error):
                 raise UserError(f"forget: {self.file} cannot be changed: {error}") from error
-            self._remove()
-
-    def _remove(self) -> None:
-        """Remove all files."""
-        self.file.unlink(missing_ok=True)
-        shutil.rmtree(self.rows, ignore_errors=True)
+            self.file.unlink(missing_ok=True)
 
 
 _AT_ONCE = 30_000  # values in a statement, of which SQLite takes 32,766
@@ -325,11 +270,7 @@ def _select(database: sqlite3.Connection, what: str, among: Sequence[bytes]) -> 
     for start in range(0, len(among), _AT_ONCE):
         part = among[start : start + _AT_ONCE]
         marks = ",".join("?" * len(part))
-        yield from database.execute(f"{what} in ({marks})", part).fetchall()  # none half read
-
-
-def _bytes(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
+        yield from database.execute(f"{what} in ({marks})", part)
 
 
 def _checksum(facts: Facts) -> int:

@@ -20,7 +20,7 @@ from mast.core.display import say
 from mast.core.errors import UserError
 from mast.core.files import default_cache
 from mast.core.run import RunFolder
-from mast.core.seeds import drawing, forked
+from mast.core.seeds import forked
 from mast.core.tensors import digest
 from mast.data.store import ImageStore
 from mast.encoders.extract import represent
@@ -31,6 +31,7 @@ from mast.encoders.onnx_file import OnnxFile
 from mast.models import (
     DEFAULT,
     DEFAULT_IN_TIMM,
+    Depths,
     Encoder,
     EncoderConfig,
     default_weights,
@@ -61,13 +62,6 @@ class EncoderOptions(NamedTuple):
     download: bool = False
     untrained: bool = False
     seed: int = 0
-
-
-class Adaptable(nn.Module):
-    """A module around an encoder, which is loaded as that encoder."""
-
-    size: int
-    encoder: Any  # of subclasses; a module
 
 
 class Loaded(NamedTuple):
@@ -127,8 +121,6 @@ def load(
     if isinstance(run, nn.Module):
         if weights is not None:
             raise UserError("a module has its weights: leave weights out")
-        if isinstance(run, Adaptable):
-            return _module(run.encoder, size or run.size)
         return _module(run, size)
     if str(run) == DEFAULT and weights is None:
         loaded = _foreign(default_weights(), DEFAULT_IN_TIMM, size, options)
@@ -147,11 +139,6 @@ def load(
         return _foreign(Path(weights or path), name, size, options)._replace(own=own)
     if is_name:
         return _random(str(run), 224 if size is None else size, seed, untrained)
-    if (path / ADAPTED).is_file() and not RunFolder(path).encoder.is_file():
-        raise UserError(
-            f"{path} is of a module of your own: give it, as in "
-            "mast.load_adapted(path, encoder=module)"
-        )
     encoder = load_encoder(path)
     size = encoder.size if size is None else size
     folder = path if path.is_dir() else path.parent
@@ -205,7 +192,8 @@ def _of_file(
     if weights is not None:
         raise UserError(f"weights: expected none with {file}, which has its own")
     sha256 = _sha256(file)
-    described = {"file": file.name, "sha256": sha256}
+    kind = "features" if isinstance(module, FeatureFile) else "graph"
+    described = {kind: file.name, "sha256": sha256}
     size = size or module.size or 224
     return Loaded(module.eval(), size, described, short_folder(file.stem, sha256))
 
@@ -216,7 +204,9 @@ def _sha256(file: Path) -> str:
 
 
 def _module(module: nn.Module, size: int | None) -> Loaded:
-    """A module of the user's own."""
+    """A module of the user's own; of an `Adapted` its encoder."""
+    if isinstance(depths := getattr(module, "depths", None), Depths):
+        module, size = depths.encoder, size or depths.size
     kind = type(module).__name__
     if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
         raise UserError(f"encoder {kind} has no weights yet: run it on images once before")
@@ -234,7 +224,7 @@ def _random(name: str, size: int, seed: int, untrained: bool) -> Loaded:
     """An encoder that learned nothing, to compare with one that did."""
     try:
         resolve(name)
-        with drawing():
+        with forked():
             torch.manual_seed(seed)
             encoder = Encoder(EncoderConfig(name), size).eval() if untrained else None
     except UserError as error:
@@ -282,17 +272,12 @@ def frozen(
 
 
 def _answers(module: nn.Module, size: int, compute: Compute) -> Tensor | None:
-    """What a module gives of noise, also gray or bright, and smooth, black and white images.
-
-    None where it draws random numbers.
-    """
+    """What a module gives of noise, also bright or gray; None where it draws random numbers."""
     device, shape = compute.place(module), (1, channels_of(module), size, size)
-    noise_BCHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
-    gray_BCHW = noise_BCHW.mean(dim=1, keepdim=True).expand(shape)
-    smooth_BCHW = nn.functional.interpolate(noise_BCHW[..., :4, :4], (size, size), mode="bilinear")
-    bright_BCHW = 0.8 + 0.2 * noise_BCHW
-    parts = (noise_BCHW, gray_BCHW, smooth_BCHW, bright_BCHW, torch.zeros(shape), torch.ones(shape))
-    images_BCHW = torch.cat(parts).to(device)
+    noise_1CHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    bright_1CHW = 0.8 + 0.2 * noise_1CHW
+    gray_1CHW = noise_1CHW.mean(dim=1, keepdim=True).expand(shape)
+    images_BCHW = torch.cat([noise_1CHW, bright_1CHW, gray_1CHW]).to(device)
     with forked(device), evaluating(module), torch.inference_mode():
         first_BD, again_BD = (represent(module, images_BCHW, compute.dtype) for _ in range(2))
     return first_BD if torch.equal(first_BD, again_BD) else None

@@ -36,21 +36,16 @@ class ComparisonRow:
     chance: float | None = None  # in percent
 
     @property
-    def chance_cell(self) -> str:
-        return "" if self.chance is None else f"{self.chance:.1f}"
-
-    def beside(self) -> list[tuple[str, str]]:
-        """For each run the interval of its value, and what the first run gains over it."""
-        ends = ("" if of is None else f"[{of[0]:.1f}, {of[1]:.1f}]" for of in self.intervals)
-        gains = ("" if gain is None else str(gain) for gain in self.gains)
-        return list(zip(ends, ("", *gains), strict=True))
-
-    def cells(self) -> list[tuple[str, str]]:
-        """For each run its value and, below it, its interval (first run) or the gain over it."""
+    def texts(self) -> list[tuple[str, str, str]]:
+        """For each run its value, the interval, and what the first run gains over it."""
         return [
-            ("–" if value is None else f"{value:.1f}", change if at else ends)
-            for at, (value, (ends, change)) in enumerate(
-                zip(self.values, self.beside(), strict=True)
+            (
+                "–" if value is None else f"{value:.1f}",
+                "" if ends is None else f"[{ends[0]:.1f}, {ends[1]:.1f}]",
+                "" if gain is None else str(gain),
+            )
+            for value, ends, gain in zip(
+                self.values, self.intervals, (None, *self.gains), strict=True
             )
         ]
 
@@ -93,16 +88,14 @@ class Comparison(Shown, Rows):
         for column in ("%", "interval", "gain"):
             table.add_column(column, justify="right")
         for (protocol, set_name, target), rows in groupby(self.rows, lambda row: row.heading[:3]):
-            chance = ""
+            chance = None
             table.add_row(Text(f"{protocol}, {set_name}, {target}", "bold"))
             for row in rows:
-                lines = [
-                    (name, f"{value:.1f}", *beside)
-                    for name, value, beside in zip(self.runs, row.values, row.beside(), strict=True)
-                    if value is not None
-                ]
-                if row.chance_cell != chance and row.chance_cell:
-                    lines.append(("chance", chance := row.chance_cell, "", ""))
+                named = zip(self.runs, row.values, row.texts, strict=True)
+                lines = [(name, *texts) for name, value, texts in named if value is not None]
+                if row.chance not in (None, chance):
+                    chance = row.chance
+                    lines.append(("chance", f"{chance:.1f}", "", ""))
                 for at, line in enumerate(lines):
                     table.add_row("" if at else row.heading[3], *line)
         return table

@@ -30,6 +30,7 @@ TANGO = "Tango"
 OF_FILES = " of files"  # behind the name of a method
 STUDENT = "Student's t"
 BOOTSTRAP = "percentile bootstrap"
+Z = NormalDist().inv_cdf(0.975)
 
 
 class Interval(NamedTuple):
@@ -43,7 +44,7 @@ class Interval(NamedTuple):
 # -------------------------------------------------------------------------------- score intervals
 
 
-def wilson(right: float, n: float, level: float = 0.95) -> tuple[float, float]:
+def wilson(right: float, n: float) -> tuple[float, float]:
     """Wilson's score interval of a proportion, of `right` of `n` units, which may count in part.
 
     It has a width even where no unit is wrong, and stays in [0, 1].
@@ -54,15 +55,14 @@ def wilson(right: float, n: float, level: float = 0.95) -> tuple[float, float]:
         1998, method 3.
     """
     assert 0 <= right <= n >= 1
-    z = _normal_quantile(level)
-    middle = right + z**2 / 2
-    margin = z * math.sqrt(right * (n - right) / n + z**2 / 4)
-    low, high = (middle - margin) / (n + z**2), (middle + margin) / (n + z**2)
+    middle = right + Z**2 / 2
+    margin = Z * math.sqrt(right * (n - right) / n + Z**2 / 4)
+    low, high = (middle - margin) / (n + Z**2), (middle + margin) / (n + Z**2)
     # Exact in theory; rounding would leave the value outside its interval.
     return 0.0 if right == 0 else low, 1.0 if right == n else high
 
 
-def tango(gained: float, lost: float, n: float, level: float = 0.95) -> tuple[float, float]:
+def tango(gained: float, lost: float, n: float) -> tuple[float, float]:
     """Tango's score interval of the difference of two proportions of the same n units, in [-1, 1].
 
     `gained` units are right in the second only, `lost` in the first only. It leaves out zero
@@ -73,7 +73,6 @@ def tango(gained: float, lost: float, n: float, level: float = 0.95) -> tuple[fl
         paired-sample design, Statistics in Medicine 1998, section 3.
     """
     assert 0 <= min(gained, lost) <= gained + lost <= n * (1 + 1e-9)  # but for rounding
-    z = _normal_quantile(level)
 
     def accepted(difference: float) -> bool:
         """Whether the score test accepts a difference."""
@@ -82,14 +81,10 @@ def tango(gained: float, lost: float, n: float, level: float = 0.95) -> tuple[fl
         c = -lost * difference * (1 - difference)
         share_lost = (math.sqrt(max(b**2 - 4 * a * c, 0.0)) - b) / (2 * a)  # maximum likelihood
         variance = n * (2 * share_lost + difference * (1 - difference))
-        return abs(gained - lost - n * difference) <= z * math.sqrt(max(variance, 0.0))
+        return abs(gained - lost - n * difference) <= Z * math.sqrt(max(variance, 0.0))
 
     low, high = (_last_accepted(accepted, (gained - lost) / n, end) for end in (-1.0, 1.0))
     return low, high
-
-
-def _normal_quantile(level: float) -> float:
-    return NormalDist().inv_cdf((1 + level) / 2)
 
 
 def _last_accepted(accepted: Callable[[float], bool], inside: float, outside: float) -> float:
@@ -275,10 +270,9 @@ def draws(n: int, seed: int, resamples: int) -> Iterator[Tensor]:
         yield torch.randint(n, (min(rows, resamples - at), n), generator=generator)
 
 
-def percentiles(value_R: Tensor, level: float = 0.95) -> tuple[float, float]:
+def percentiles(value_R: Tensor) -> tuple[float, float]:
     """The ends of a percentile bootstrap interval."""
-    tail = (1 - level) / 2
-    low, high = torch.quantile(value_R.double(), torch.tensor([tail, 1 - tail]).double())
+    low, high = torch.quantile(value_R.double(), torch.tensor([0.025, 0.975]).double())
     return float(low), float(high)
 
 

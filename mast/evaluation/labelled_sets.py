@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, unknown
 from mast.core.files import spelling
 from mast.data.canvas import CanvasSet
 from mast.data.groups import groups_of
@@ -47,7 +47,6 @@ class EvaluationData:
     # How train and test were drawn from one set: by what, the share that is tested, the seed, and
     # of what (`image_identity` of the whole set); None where they are two sets.
     split: Mapping[str, Any] | None = None
-    source: str = ""  # the set as `--data` takes it, where it is one
     whole: bool = False  # whether `train` is all of a set that has no parts
 
     @property
@@ -203,6 +202,29 @@ def make_task(data: EvaluationData, target: str, seed: int, tuned: bool = True) 
         metric=data.metric,
         folds=tuple((torch.from_numpy(fit), torch.from_numpy(choose)) for fit, choose in folds),
     )
+
+
+def one_task(data: EvaluationData, target: str | None, seed: int) -> Task:
+    """The target that a classifier is to tell; its name may be left out where there is one."""
+    if data.train.multilabels and not data.train.targets:
+        raise UserError(
+            f"{data.train.name} has labels of several classes per image, and a classifier tells "
+            "one: give a set with one class an image"
+        )
+    found = shared_targets(data)
+    if target is None and len(found) > 1:
+        raise UserError(
+            f"{data.train.name} has several targets: give target, one of {', '.join(found)}"
+        )
+    if target is not None and target not in found:
+        raise unknown("target", target, found)
+    task = make_task(data, target or found[0], seed)
+    if len(task.choose_V) < 2:
+        raise UserError(
+            f"{data.train.name} has too few images to hold two out, by which a classifier is "
+            "judged: give more, or a val set"
+        )
+    return task
 
 
 def tested_files(data: EvaluationData) -> Tensor | None:

@@ -24,7 +24,6 @@ from mast.data import (
     describe,
     doubt_of_classes,
     groups_of,
-    no_classes,
     open_canvas,
     part_of,
     set_name,
@@ -103,12 +102,9 @@ class NamedSets:
             return kind.open(self, size)  # type: ignore[attr-defined]
         described = self._with_test()
         sets = self._read(described.parts, ("test", "train"), size, model)
-        source = "" if self.overrides else str(self.data or DEFAULT)
         if WHOLE in sets:
-            return _divided(sets[WHOLE], size, seed, described.metric, source)
-        return EvaluationData(
-            sets["train"], sets.get("val"), sets["test"], size, described.metric, source=source
-        )
+            return _divided(sets[WHOLE], size, seed, described.metric)
+        return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
 
     def tested_parts(self) -> Mapping[str, str]:
         """The names of train, test and perhaps val."""
@@ -190,10 +186,9 @@ class NamedSets:
         """A folder without parts, if its subfolders are classes."""
         whole, folder = self._canvases(spec, size, model), os.path.isdir(split_cut(spec)[0])
         if not whole.targets:
-            reason = no_classes(whole.identifiers) if folder else ""
             raise UserError(
-                f"data {whole.name} has no labels{f' ({reason})' if reason else ''}: expected one "
-                "subfolder per class, list:FILE.csv with a column label, or shards with labels"
+                f"data {whole.name} has no labels: expected one subfolder per class, "
+                "list:FILE.csv with a column label, or shards with labels"
             )
         names = next(iter(whole.classes.values()))
         parts = [name for name in names if (part_of(name) or ("", "other"))[1] == ""]
@@ -210,7 +205,7 @@ class NamedSets:
         return whole
 
 
-def _divided(whole: CanvasSet, size: int, seed: int, metric: Metric, source: str) -> EvaluationData:
+def _divided(whole: CanvasSet, size: int, seed: int, metric: Metric) -> EvaluationData:
     """A folder without parts, of which a share of each class is tested."""
     label_N = next(iter(whole.targets.values()))
     groups_N = groups_of(whole.units)
@@ -221,4 +216,4 @@ def _divided(whole: CanvasSet, size: int, seed: int, metric: Metric, source: str
     learned = whole.part(learned_F, f"{whole.name}@train")
     tested = whole.part(tested_M, f"{whole.name}@test")
     split = {"by": "class", "share": TESTED, "seed": seed, "of": image_identity(whole)}
-    return EvaluationData(learned, None, tested, size, metric, split, source)
+    return EvaluationData(learned, None, tested, size, metric, split)

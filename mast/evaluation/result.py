@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -34,7 +34,7 @@ EACH = "each"  # folder of arrays inside evaluations, and their digest in a resu
 ARRAYS = ("each", "draws", "weights", "files")  # of a target, beside its values
 ENDS = end_names("")  # of an interval
 LONGEST = 150  # bytes of the name of a set in that of a file
-NAMED = 3  # targets or classes, in a line
+NAMED = 3  # classes in a line
 
 
 def in_words(measure: str) -> str:
@@ -60,8 +60,6 @@ class TargetResult:
         intervals: The method of each interval, such as "Wilson".
         by_chance: The chance level of each measure, in percent.
         confusion: Of a classifier, images by their class and then by the predicted one.
-        reliability: Likewise, rows of images, their mean probability and how often they are right,
-            the last two in percent.
     """
 
     values: dict[str, float] = field(default_factory=dict)
@@ -74,18 +72,12 @@ class TargetResult:
     intervals: dict[str, str] = field(default_factory=dict)
     by_chance: dict[str, float] = field(default_factory=dict)
     confusion: dict[str, dict[str, int]] = field(default_factory=dict)
-    reliability: list[list[float]] = field(default_factory=list)
 
-    def by_class(self) -> list[tuple[str, int, str, str]]:
-        """Of each class its name, images, recall with interval, and what most were taken for."""
-        rows = []
-        for name, taken in self.confusion.items():
-            wrong = sorted(taken.items() - {(name, taken.get(name))}, key=lambda pair: -pair[1])
-            mistakes = ", ".join(f"{other} {count:,}" for other, count in wrong[:NAMED])
-            recall = f"recall/{name}"
-            ends = f"{self.values[recall]:.1f} {self.ends(recall)}"
-            rows.append((name, sum(taken.values()), ends, mistakes))
-        return rows
+    def taken_for(self, name: str) -> str:
+        """The classes that most images of a class were taken for, with their numbers."""
+        others = {other: n for other, n in self.confusion.get(name, {}).items() if other != name}
+        most = sorted(others.items(), key=lambda pair: -pair[1])[:NAMED]
+        return ", ".join(f"{other} {count:,}" for other, count in most)
 
     def measures(self) -> Iterator[str]:
         """The names of the measures, without those of the ends of intervals."""
@@ -107,8 +99,8 @@ class TargetResult:
         return "" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(Shown):
     """One protocol on one set, with all its targets.
 
     Args:
@@ -123,10 +115,8 @@ class Result:
         split: How train and test were drawn from one set, as `EvaluationData` has it.
         encoder: What was measured: its source, its fingerprint and what rebuilds it.
         duplicates: How many test images have an exact copy in a part, by part.
-        near_duplicates: As `near_copies` found them.
         provenance: Versions, machine and git revision.
         files: Number of files, by part, where some have several images, such as tiles of scenes.
-        data: The set as `--data` took it; empty where its parts were named one by one.
     """
 
     protocol: str
@@ -140,22 +130,12 @@ class Result:
     split: dict[str, Any] = field(default_factory=dict)
     encoder: dict[str, Any] = field(default_factory=dict)
     duplicates: dict[str, int] = field(default_factory=dict, compare=False)
-    near_duplicates: dict[str, Any] = field(default_factory=dict, compare=False)
     provenance: dict[str, Any] = field(default_factory=dict, compare=False)
     files: dict[str, int] = field(default_factory=dict)
-    data: str = field(default="", compare=False)
 
-    def __repr__(self) -> str:
-        """In a line, with one measure of each of the first targets."""
-        parts = ["…"] * (len(self.targets) > NAMED)
-        for target, of in reversed([*self.targets.items()][:NAMED]):
-            name = self.metric if self.metric in of.values else next(iter(of.values))
-            value = f"{of.values[name]:.1f} {of.ends(name)}".rstrip()
-            parts.insert(0, f"{target} {in_words(name)} {value}")
-        return f"Result({self.protocol} on {self.set_name}: {'; '.join(parts)})"
-
-    def _repr_html_(self) -> str:
-        return Results([self])._repr_html_()
+    def shown(self) -> Iterator[TextTable | Text]:
+        """A table of its own."""
+        return Results([self]).shown()
 
     @classmethod
     def collect(cls, measured: Iterable[Measured], **fields: Any) -> Result:
@@ -190,7 +170,7 @@ class Result:
                 f"the {tested} test images are of {files} files or groups, and intervals cover "
                 "other files"
             )
-        return notes + notes_on_copies(self.duplicates, self.near_duplicates, tested)
+        return notes + notes_on_copies(self.duplicates, tested)
 
     @property
     def of_classifier(self) -> bool:
@@ -200,7 +180,8 @@ class Result:
     @property
     def published(self) -> str | None:
         """The name with a tag whose weights were measured; None where it was something else."""
-        return published_name(self.encoder)
+        name: str = self.encoder.get("encoder", {}).get("name", "")
+        return name if "." in name and not self.encoder.get("own_weights") else None
 
     @property
     def stem(self) -> str:
@@ -224,12 +205,11 @@ class Result:
             for kind in ARRAYS
             for measure, values in getattr(of_target, kind).items()
         }
-        whole = asdict(self)
-        for kinds in whole["targets"].values():
-            for kind in ARRAYS:
-                del kinds[kind]
-        if arrays:
-            whole[EACH] = digest(arrays)
+        targets = {
+            target: {kind: of for kind, of in vars(of_target).items() if kind not in ARRAYS}
+            for target, of_target in self.targets.items()
+        }
+        whole = {**vars(self), "targets": targets, **({EACH: digest(arrays)} if arrays else {})}
         write_json(path, {**whole, DIGEST: digest({}, whole)})  # first, as it refuses NaN
         if arrays:
             write_tensors(_each_file(path), arrays)
@@ -252,7 +232,13 @@ class Result:
             if whole.pop(DIGEST) != digest({}, whole):
                 raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
             each_digest = whole.pop(EACH, None)
-            targets = {name: TargetResult(**of) for name, of in whole.pop("targets").items()}
+            for older in ("data", "near_duplicates"):
+                whole.pop(older, None)
+            known = TargetResult.__dataclass_fields__  # older files have more
+            targets = {
+                name: TargetResult(**{kind: each for kind, each in of.items() if kind in known})
+                for name, of in whole.pop("targets").items()
+            }
             result = cls(targets=targets, **whole)
         except (LookupError, TypeError, AttributeError) as error:
             raise UserError(f"{path} is not the result of an evaluation ({error})") from error
@@ -266,22 +252,13 @@ class Result:
         return result
 
 
-def notes_on_copies(
-    duplicates: Mapping[str, int], near: Mapping[str, Any], tested: int | None
-) -> list[str]:
-    """Notes on test images that may have been learned from."""
-    notes = [
+def notes_on_copies(duplicates: Mapping[str, int], tested: int | None) -> list[str]:
+    """Notes on test images that were learned from, by part."""
+    return [
         f"{count} of {tested} test images are in {part} too, pixel for pixel"
         for part, count in duplicates.items()
         if count
     ]
-    if near.get("images"):
-        test, part, name, cosine = near["pairs"][0]
-        notes.append(
-            f"{near['images']} of {tested} test images have a near-copy among those to learn from "
-            f"(cosine above {near['above']:g}), such as {test} and {part}/{name} ({cosine:.4f})"
-        )
-    return notes
 
 
 def results_in(run: str | Path) -> list[Result]:
@@ -306,12 +283,6 @@ def _each_file(path: Path) -> Path:
 
 
 # ---------------------------------------------------------------------------------------- names
-
-
-def published_name(encoder: Mapping[str, Any]) -> str | None:
-    """The name with a tag whose weights a described encoder has; None: it has others."""
-    name: str = encoder.get("encoder", {}).get("name", "")
-    return name if "." in name and not encoder.get("own_weights") else None
 
 
 def readable(set_name: str) -> str:
@@ -362,13 +333,13 @@ def table(results: Sequence[Result]) -> TextTable:
         for target, of in result.targets.items():
             head = ", ".join((result.protocol, _short(result.set_name), target))
             shown.add_row(Text(visible(head), "bold"))
-            mistakes = {f"recall/{name}": taken for name, _, _, taken in of.by_class()}
             for name in of.measures():
                 if "@" not in name:
                     chance = of.by_chance.get(name)
                     shown.add_row(
                         in_words(name), f"{of.values[name]:.1f}", of.ends(name),
-                        "" if chance is None else f"{chance:.1f}", mistakes.get(name, ""),
+                        "" if chance is None else f"{chance:.1f}",
+                        of.taken_for(name.removeprefix("recall/")),
                     )  # fmt: skip
             chosen = {name: value for name, value in of.chosen.items() if name != "validation"}
             text = [f"{in_words(name)} {value:.3g}" for name, value in chosen.items()]

@@ -19,10 +19,10 @@ from mast.core.run import provenance
 from mast.data import CanvasSet, crop_fraction, groups_of
 from mast.encoders.extract import extract
 from mast.evaluation.accuracy import accuracies, accuracy, chance_level, correct_within
-from mast.evaluation.calibration import BINS, calibration_error, reliability
+from mast.evaluation.calibration import BINS, calibration_error
 from mast.evaluation.intervals import Measured, ends, mean_interval
 from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData, Task, image_identity
-from mast.evaluation.protocols.learn import Learned
+from mast.evaluation.protocols.evaluator import Learned
 from mast.evaluation.result import Result
 from mast.models import Classifier
 
@@ -75,7 +75,6 @@ def test_classifier(
         result.targets[target],
         chosen=held.get("chosen", {}) | ({"validation": held["top1"]} if held else {}),
         confusion=confusion,
-        reliability=[list(map(float, row)) for row in reliability(probability_MC, label_M)],
     )
     return result
 
@@ -149,41 +148,29 @@ def validation(learned: Learned, pool: EvaluationData, task: Task, seed: int) ->
     }
 
 
-def learned_from(about: Mapping[str, Any], called: Callable[[str], str] = str) -> str:
-    """Which images, such as "all 680 images of photos"; `called` renames a set."""
+def described(
+    about: Mapping[str, Any], classes: int, called: Callable[[str], str] = str
+) -> dict[str, str]:
+    """What it predicts, which images it learned from, and how right it is and how sure of that.
+
+    `called` renames a set.
+    """
     sizes, name = about["images"]["sizes"], called(about["images"]["set"])
-    if about["images"]["whole"]:
-        return f"all {sum(sizes.values()):,} images of {name}"
     parts = " and ".join(f"{number:,} in {part}" for part, number in sizes.items())
-    return f"{sum(sizes.values()):,} images of {name} ({parts})"
-
-
-def what_is_told(about: Mapping[str, Any], classes: int) -> str:
-    """What it predicts: "17 classes", or "6 classes (target color)" for another target."""
-    target = about["target"]
-    return f"{classes} classes" + ("" if target == "class" else f" (target {target})")
-
-
-def how_often_right(about: Mapping[str, Any]) -> str:
-    """The accuracy with its interval and the chance level, and on which images."""
-    held = about["validation"]
+    images = f"{sum(sizes.values()):,} images of {name}"
+    held, calibration = about["validation"], about["calibration"]
     chosen = " and ".join(CHOSEN[name] for name in held["chosen"])
-    return (
-        f"{held['top1']:.1f} % [{held['top1_low']:.1f}, {held['top1_high']:.1f}], by the most "
-        f"frequent class alone {held['by_chance']:.1f} %, in the mean per class "
+    after, before = calibration["error_after"], calibration["error_before"]
+    return {
+        "classes": f"{classes} classes"
+        + f" (target {about['target']})" * (about["target"] != "class"),
+        "learned from": f"all {images}" if about["images"]["whole"] else f"{images} ({parts})",
+        "accuracy": f"{held['top1']:.1f} % [{held['top1_low']:.1f}, {held['top1_high']:.1f}], by "
+        f"the most frequent class alone {held['by_chance']:.1f} %, in the mean per class "
         f"{held['mean_per_class']:.1f} %, on {held['images']:,} held-out images "
-        f"({held['held_out']})" + f", on which the {chosen} was chosen, too" * bool(chosen)
-    )
-
-
-def how_far_off(about: Mapping[str, Any]) -> str:
-    """The calibration error of its probabilities, with and without the temperature."""
-    after, before, temperature = (
-        about["calibration"][name] for name in ("error_after", "error_before", "temperature")
-    )
-    no_help = ": the temperature did not help on these images" * (after - before > 0.05)
-    return (
-        f"off by {after:.1f} points on average with the temperature {temperature:.3g}, by "
-        f"{before:.1f} without{no_help} (expected calibration error on the held-out images, "
-        f"{BINS} bins)"
-    )
+        f"({held['held_out']})" + f", on which the {chosen} was chosen, too" * bool(chosen),
+        "probabilities": f"off by {after:.1f} points on average with the temperature "
+        f"{calibration['temperature']:.3g}, by {before:.1f} without"
+        + ": the temperature did not help on these images" * (after - before > 0.05)
+        + f" (expected calibration error on the held-out images, {BINS} bins)",
+    }

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mast.augment import Pipeline, Preset, View, draw_subsets, draw_views
 from mast.core.canvases import Canvases
-from mast.core.threads import Prefetcher
+from mast.core.threads import prefetched
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -86,7 +86,7 @@ class TrainingViews:
         steps = range(start, self.steps_per_epoch)
         canvases = (self._canvases(fabric, order, step) for step in steps)
         choose = None if self.compose is None else self._chosen
-        for step, (own, first, last, count) in zip(steps, Prefetcher(canvases), strict=True):
+        for step, (own, first, last, count) in zip(steps, prefetched(canvases), strict=True):
             views = draw_views(
                 self.pipeline,
                 own.to(fabric.device),

@@ -20,7 +20,7 @@ from mast.core.compute import Compute
 from mast.core.errors import UserError, unknown
 from mast.core.loop import Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
-from mast.core.seeds import drawing, seed_global
+from mast.core.seeds import forked, seed_global
 from mast.data.canvas import CanvasSet
 from mast.encoders.extract import extract
 from mast.encoders.frozen import FrozenEncoder
@@ -215,7 +215,7 @@ def mix(
     ]
     if not kinds:
         return images_BCHW, target_BC
-    with drawing():  # torchvision draws from the global generator
+    with forked():  # torchvision draws from the global generator
         seed_global(*place)
         augmentation = kinds[int(torch.randint(len(kinds), ()))]
         # Neighbours are mixed, and a batch comes in the order of the set, which is by class.

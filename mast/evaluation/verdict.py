@@ -9,17 +9,15 @@ Of a folder whose test images several seeds drew, one is quoted: all of it, or t
 from __future__ import annotations
 
 import math
-import shlex
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from mast.core.files import as_word
+from mast.core.files import quoted
 from mast.core.run import RunFolder
 from mast.evaluation.paired import Difference, difference
 from mast.evaluation.result import Result, readable
-from mast.models import BASELINE, BASELINE_SIZE
 
 Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested images
 
@@ -30,8 +28,6 @@ QUOTED = {
     "semi": "accuracy by few labels",
     "finetune": "fine-tuned accuracy",
 }
-STARTED_FROM, PUBLISHED = "the encoder that it started from", "published weights"
-NAMED = 3  # sets that a sentence names
 ADAPT_FIRST = (  # experiments/beyond.py, EfficientNet-Lite0
     "Weights from elsewhere: `mast adapt`, then --ignore all, gains 1 to 6 points of linear probe "
     "in a minute. To train weights with BatchNorm further, add encoder.freeze_statistics=true "
@@ -52,8 +48,6 @@ class Gain(NamedTuple):
     def place(self) -> str:
         """The sets in a sentence, with what is not usual about their accuracy."""
         *others, last = [readable(result.set_name).removesuffix("-test") for result in self.sets]
-        if len(others) >= NAMED:
-            return f"the mean of {len(self.sets)} sets"
         if others:
             return f"the mean of {', '.join(others)} and {last}"
         (of,) = self.sets
@@ -102,8 +96,8 @@ class Verdict:
 
     name: str  # of the run
     comparisons: tuple[EncoderComparison, ...] = ()  # the first is what the run started as
-    commands: Mapping[str, str] = field(default_factory=dict)  # they measure what is missing
     trained: bool = True  # whether the first is a run
+    command: str = ""  # it measures what the run started as, where nobody has
 
     @property
     def is_better(self) -> bool | None:
@@ -137,7 +131,8 @@ class Verdict:
         lines = [self.sentence, self.basis]
         if self.is_better is False and self.trained:
             lines.append(ADAPT_FIRST)
-        lines += [f"To measure {name}: {command}" for name, command in self.commands.items()]
+        if self.command:
+            lines.append(f"To measure what it started as: {self.command}")
         return "\n".join(filter(None, lines))
 
 
@@ -166,37 +161,14 @@ def verdict(
         words = f"{other} (the same weights)" if published and published == own else words
         gains = _gains(of_run, results)
         found.append(EncoderComparison(words, gains, is_published=published not in (None, own)))
-    commands = _commands(run, of_run) if trained else {}
-    if any(each.is_start and each.gains for each in found):
-        commands.pop(STARTED_FROM, None)
-    if from_weights or any(each.is_published and each.gains for each in found):
-        commands.pop(PUBLISHED, None)
-    return Verdict(name, tuple(found), commands, trained)
+    is_known = not trained or any(each.is_start and each.gains for each in found)
+    command = "" if is_known else f"mast evaluate {quoted(run.path)} --data SET --untrained"
+    return Verdict(name, tuple(found), trained, command)
 
 
 def _published(results: Results) -> str | None:
     """The name whose weights were measured, if others published them."""
     return next((each.published for each in results.values() if each.published), None)
-
-
-def _commands(run: RunFolder, of_run: Results) -> dict[str, str]:
-    """The commands that measure other encoders on the images that a run was measured on."""
-    by = sorted({protocol for protocol, _ in of_run if protocol in QUOTED})
-    protocols = [] if by in ([], ["knn", "linear"]) else ["--protocols", *by]
-    seeds = {result.split.get("seed", 0) for result in of_run.values()}
-    drawn = ["--seed", str(*seeds)] if len(seeds) == 1 and any(seeds) else []
-    options = [*protocols, *drawn, "--data", as_word(measured_set(of_run.values()))]
-    size = ["--size", str(BASELINE_SIZE), "--download"]
-    return {
-        STARTED_FROM: shlex.join(["mast", "evaluate", as_word(run.path), *options, "--untrained"]),
-        PUBLISHED: shlex.join(["mast", "evaluate", BASELINE, *options, *size]),
-    }
-
-
-def measured_set(results: Iterable[Result]) -> str:
-    """The set of all these results as `--data` takes it; "SET" where there is no such one."""
-    sets = {result.data for result in results}
-    return sets.pop() or "SET" if len(sets) == 1 else "SET"
 
 
 def _gains(of_run: Results, of_other: Results) -> tuple[Gain, ...]:

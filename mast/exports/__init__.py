@@ -12,13 +12,12 @@ from mast.exports.format import ANY as ANY
 from mast.exports.format import Format as Format
 from mast.exports.graphs import ExportedGraph as ExportedGraph
 from mast.exports.graphs import Onnx, Program
-from mast.exports.libraries import HuggingFace, Timm
+from mast.exports.libraries import Timm
 from mast.exports.original import Original as Original
 from mast.exports.original import load_original as load_original
 
 FORMATS: dict[str, Entry[Format]] = {
-    "timm": Entry("timm.create_model, for what timm builds by itself", Timm),
-    "hf": Entry("transformers' AutoModels, for the same", HuggingFace),
+    "timm": Entry("timm or transformers' AutoModels, for what timm builds by itself", Timm),
     "pt2": Entry("torch.export: any encoder or classifier, normalized inside", Program),
     "onnx": Entry("ONNX Runtime: any encoder or classifier, normalized inside", Onnx),
 }

@@ -1,34 +1,32 @@
 """The README.md of an export: a model card, from what the run's folder and the classifier say."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from jinja2 import Environment
 
 from mast.config import configuration_of
 from mast.core.errors import visible
 from mast.core.run import SPACES, RunFolder
-from mast.evaluation.intervals import end_names
-from mast.evaluation.result import ENDS, Result, in_words, readable, results_in
-from mast.evaluation.tested_classifier import (
-    how_far_off,
-    how_often_right,
-    learned_from,
-    what_is_told,
-)
+from mast.evaluation.result import Result, in_words, readable, results_in
+from mast.evaluation.tested_classifier import described
 from mast.exports.format import Format, resized
 from mast.exports.original import Original
 from mast.methods import METHODS
-from mast.models import Classifier, Encoder
-from mast.models.encoders import stem_of
+from mast.models import Classifier
 
 TEMPLATE = Path(__file__).with_name("card.md.jinja")
 # What Markdown reads as more than text, where a line has begun already.
 MARKUP = re.compile(r"[\\`*<>&~$#]|\](?=[(\[:])|(?<!\w)_|_(?!\w)|:(?=//)|(?<=\bwww)\.")
-BESIDE = ("ensemble", "embedding", "retrieval")  # of what a run keeps beside its encoder
+OF_METHODS = ("ensemble", "embedding", "retrieval")  # they measure more than the encoder
+KINDS = {
+    "linear": "logistic regression on the encoder's features",
+    "finetune": "the encoder was trained with the linear layer",
+}
 
 
 def card(
@@ -37,16 +35,14 @@ def card(
     original: Original,
     run: RunFolder | None = None,
     identity: str = "",
-    protocols: Collection[str] = (),
     license: str | None = None,
 ) -> str:
-    """What it is, how to load it, how it was trained, how good it is and what was not measured.
+    """What it is, how to load it, how it was trained and how good it is.
 
     Args:
         title: The heading.
         run: Where the encoder was trained; paths of sets are shortened to their last two parts.
         identity: The encoder's fingerprint; scores of any other are left out.
-        protocols: All by which it could have been measured.
         license: As the Hub calls it.
 
     Returns:
@@ -54,15 +50,15 @@ def card(
     """
     encoder, classifier = original.encoder, original.classifier
     results = [] if run is None or classifier is not None else _results(run, identity)
-    known = {*BESIDE, *(result.protocol for result in results)}
-    extractions = [result.settings.get("extraction", {}) for result in results]
+    sizes = {result.settings.get("extraction", {}).get("size") for result in results} - {None}
     unlabelled = run is not None and not METHODS[configuration_of(run).method].method.labelled
-    imports, _, load = form.line(".").partition("; ")
     mean, std = (", ".join(f"{v:g}" for v in values) for values in encoder.config.normalization)
     of_channels = f"images of {encoder.channels} channel{'s' * (encoder.channels > 1)}"
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters |= {"text": _text, "table": _table}
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    with torch.inference_mode():
+        outputs = original.module(encoder.blank(1, original.size)).shape[1]
     return template.render(
         title=title,
         form=form,
@@ -73,27 +69,22 @@ def card(
         resized=resized(original.size),
         unlabelled=unlabelled,
         front=_front(form, original, license, unlabelled),
-        architecture=_architecture(encoder),
+        architecture=encoder.config.name.rpartition(":")[2],
         weights=f"{sum(each.numel() for each in original.module.parameters()):,}",
         images="RGB images" if encoder.channels == 3 else of_channels,
-        features=original.module(encoder.blank(1, original.size)).shape[1]
-        if original.space
-        else encoder.dim,
+        outputs=outputs,
         chosen="; ".join(f"{kind}: {', '.join(of)}" for kind, of in original.chosen.items()),
-        imports=imports,
-        load=load,
         mean=mean,
         std=std,
-        learned=None if classifier is None else _learned(classifier),
-        training=[] if run is None else _training(run),
+        learned={} if classifier is None else _learned(classifier),
+        training={} if run is None else _training(run),
         scores=[row for result in results for row in _scores(result)],
         notes=dict.fromkeys(
             _text(f"{readable(result.set_name)}: {note}.")
             for result in results
             for note in result.notes()
         ),
-        sizes=sorted({each["size"] for each in extractions if "size" in each}),
-        missing=[name for name in protocols if name not in known],
+        sizes=sorted(sizes),
     )
 
 
@@ -111,42 +102,21 @@ def _front(form: Format, original: Original, license: str | None, unlabelled: bo
     return yaml.safe_dump(known, sort_keys=False)
 
 
-def _architecture(encoder: Encoder) -> str:
-    stem, stride, padding = "", stem_of(encoder).stem_stride, encoder.config.stem_padding
-    if stride is not None:
-        stem = f", its stem a 3x3 convolution of stride {stride} and padding {padding}, no max-pool"
-    return f"{_text(encoder.config.name.rpartition(':')[2])}{stem}"
-
-
-def _learned(classifier: Classifier) -> dict[str, Any]:
-    """From what a classifier learned and how well it does, as `mast fit` kept it."""
-    about, count = classifier.about, len(classifier.classes)
+def _learned(classifier: Classifier) -> dict[str, str]:
+    """What a classifier learned and how well it does, as `mast fit` stored it."""
+    about = classifier.about
     if not {"kind", "encoder", "provenance"} <= about.keys():  # made in Python
-        return {"classes": f"{count} classes"}
-    kinds = {
-        "linear": "logistic regression on the encoder's features",
-        "finetune": "the encoder was trained with the linear layer",
-    }
+        return {}
     source = about["encoder"]["source"]
-    training = {
-        "images": learned_from(about, readable),
-        "kind": f"{about['kind']}: {kinds[about['kind']]}",
+    return described(about, len(classifier.classes), readable) | {
+        "kind": KINDS[about["kind"]],
         "encoder": readable(source) if "/" in source else source,
         **{kind: ", ".join(of) for kind, of in about["encoder"].get("space", {}).items()},
         "software": _software(about["provenance"]),
     }
-    evaluation = {
-        "right (95 % interval)": how_often_right(about),
-        "probabilities": how_far_off(about),
-    }
-    return {
-        "classes": what_is_told(about, count),
-        "training": training.items(),
-        "evaluation": evaluation.items(),
-    }
 
 
-def _training(run: RunFolder) -> list[tuple[str, str]]:
+def _training(run: RunFolder) -> dict[str, str]:
     config, provenance = configuration_of(run), run.read_provenance()
     data = provenance.get("data", {})
     steps = max((record["step"] for record in run.read_metrics()), default=None)
@@ -164,7 +134,7 @@ def _training(run: RunFolder) -> list[tuple[str, str]]:
         "seed": str(config.seed),
         "software": _software(provenance),
     }
-    return [(name, value) for name, value in facts.items() if value]
+    return {name: value for name, value in facts.items() if value}
 
 
 def _software(provenance: Mapping[str, Any]) -> str:
@@ -181,31 +151,24 @@ def _results(run: RunFolder, identity: str) -> list[Result]:
         for place in (run.path, *sorted((run.path / SPACES).glob("*")))
         for result in results_in(place)
         if result.encoder.get("fingerprint") == identity
-        and result.protocol not in BESIDE
+        and result.protocol not in OF_METHODS
         and not result.of_classifier
     ]
 
 
 def _scores(result: Result) -> Iterator[tuple[str, ...]]:
     """A row for each measure of a whole test set, not those at one magnitude or of one class."""
-    tested = result.sizes.get("test")
-    for target, measured in result.targets.items():
-        for measure, value in measured.values.items():
-            if measure.endswith(ENDS) or set("@/") & set(measure):
-                continue
-            ends = [measured.values.get(end) for end in end_names(measure)]
-            yield (
-                result.protocol,
-                readable(result.set_name),
-                "" if tested is None else f"{tested:,}",
-                target,
-                in_words(measure),
-                f"{value:.1f}",
-                " to ".join(f"{end:.1f}" for end in ends if end is not None),
-            )
+    images = f"{result.sizes['test']:,}" if "test" in result.sizes else ""
+    about = result.protocol, readable(result.set_name), images
+    for target, of in result.targets.items():
+        for measure in of.measures():
+            if not set("@/") & set(measure):
+                value = f"{of.values[measure]:.1f}"
+                yield (*about, target, in_words(measure), value, of.ends(measure))
 
 
 def _table(rows: Iterable[Sequence[str]], head: Sequence[str] = ("", "")) -> str:
+    """Rows as Markdown."""
     cells = [[_text(cell).replace("|", r"\|") for cell in line] for line in (head, *rows)]
     lines = [cells[0], ["---"] * len(head), *cells[1:]]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -15,7 +15,7 @@ from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError, one_line
 from mast.core.files import read_json
 from mast.core.table import ShownText
-from mast.data import Factors
+from mast.data.generated import Factors
 from mast.encoders.extract import open_images
 from mast.exports.format import Format, resized
 from mast.exports.original import OUTPUTS, Kind, Original
@@ -108,7 +108,7 @@ def _difference(form: Format, name: str, original: Original, folder: Path) -> fl
         outputs = []
         for count in (len(images), 1):
             names: dict[str, Any] = {"images": images[:count]}
-            exec(form.tried(str(folder)), names)
+            exec(f"{form.line(str(folder))}\n{form.example(str(folder))}", names)
             outputs.append(torch.as_tensor(names[original.output]))
     theirs_BC, wanted_BC = torch.cat(outputs), torch.cat([ours_BC, ours_BC[:1]])
     if theirs_BC.shape != wanted_BC.shape:
@@ -117,19 +117,15 @@ def _difference(form: Format, name: str, original: Original, folder: Path) -> fl
             f"{tuple(theirs_BC.shape)}, expected {tuple(wanted_BC.shape)}; nothing was kept"
         )
     difference = (wanted_BC - theirs_BC).abs().max().item()
-    if not _alike(original.compared(wanted_BC), original.compared(theirs_BC), tolerance):
+    ours_BC, theirs_BC = original.compared(wanted_BC), original.compared(theirs_BC)
+    own, of_largest = tolerance  # rounding alone is less
+    least = of_largest * ours_BC.abs().max().item()
+    if not torch.allclose(theirs_BC, ours_BC, rtol=own, atol=least):
         raise UserError(
             f"{original.output} of {original.name!r} as {name} differ from the {original.kind}'s "
             f"by {difference:.2g}; nothing was kept, choose another format"
         )
     return difference
-
-
-def _alike(ours_BC: Tensor, theirs_BC: Tensor, tolerance: tuple[float, float]) -> bool:
-    """Whether outputs differ by rounding alone; see `Format.tolerance`."""
-    own, of_largest = tolerance
-    scale = ours_BC.abs().max().item()
-    return torch.allclose(theirs_BC, ours_BC, rtol=own, atol=of_largest * scale)
 
 
 def _images(original: Original) -> tuple[list[Any], Tensor]:

@@ -61,10 +61,6 @@ class Format(ABC):
         """The line that a user copies."""
         return f"import {', '.join(self.modules)}; {self.load(folder)}"
 
-    def tried(self, folder: str) -> str:
-        """The line and the example by which a folder is tried before it is kept."""
-        return f"{self.line(folder)}\n{self.example(folder)}"
-
 
 def preparing(original: Original, normalise: bool = False, tensors: bool = False) -> str:
     """Python that makes `prepare`, from one of `images` to the tensor or array that a model takes.

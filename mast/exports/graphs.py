@@ -15,7 +15,6 @@ from mast.exports.format import Format, preparing, resized
 from mast.exports.original import Original
 
 CLASSES = "classes.json"  # of a classifier
-LARGEST = 2**31 - 2**20  # bytes of weights: one file of ONNX has less than 2 GiB
 
 
 class ExportedGraph(Format):
@@ -112,12 +111,6 @@ class Onnx(ExportedGraph):
             import onnxscript  # noqa: F401
         except ImportError as error:
             raise UserError("writing ONNX needs `pip install 'mast-ssl[onnx]'`") from error
-        size = sum(tensor.nbytes for tensor in original.module.state_dict().values())
-        if size > LARGEST:
-            raise UserError(
-                f"one file of ONNX holds less than 2 GiB, and the weights of "
-                f"{original.name!r} have {size / 2**30:.1f}; choose pt2"
-            )
 
     def encode(self, images_BCHW: Tensor) -> bytes:
         program = torch.onnx.export(

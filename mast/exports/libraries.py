@@ -1,10 +1,9 @@
-"""Formats of libraries that build the model by themselves, from its name, with our weights.
+"""The format of timm, which builds the model by itself, from its name, with our weights.
 
-timm's folder has its configuration next to the weights, and transformers loads it too.
+Its folder has its configuration next to the weights, and transformers loads it too.
 """
 
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from torch import nn
@@ -19,14 +18,13 @@ from mast.models import Classifier, Encoder
 from mast.models.encoders import HEAD, ZERO_INIT, arguments, stem_of
 
 WEIGHTS = "model.safetensors"
-RUN = "model(torch.stack([prepare(image) for image in images]))"
 
 
 class Timm(Format):
-    """`timm.create_model` of a folder."""
+    """`timm.create_model` of a folder; transformers' AutoModels hand it to timm."""
 
     library = "timm"
-    tags = ("timm",)
+    tags = ("timm", "transformers")
     modules = ("timm",)
     normalises = False
 
@@ -79,7 +77,10 @@ class Timm(Format):
             "pretrained_cfg": preprocessing,
         }
         write_json(folder / "config.json", config)
-        write_weights(self.original, twin, folder)
+        state = twin.model.state_dict()
+        head = sorted(state.keys() - self.original.encoder.model.state_dict().keys())
+        # `mast evaluate` reads the weights with all that they say.
+        write_tensors(folder / WEIGHTS, state, {**twin.describe(), HEAD: head}, {"format": "pt"})
 
     def load(self, folder: str) -> str:
         name = f"local-dir:{folder}"
@@ -87,62 +88,21 @@ class Timm(Format):
         return f"model = timm.create_model({name!r}, pretrained=True{without_head}).eval()"
 
     def example(self, folder: str) -> str:
-        prepared = self.prepared(
-            "\nsettings = timm.data.resolve_model_data_config(model)\n"
-            "prepare = timm.data.create_transform(**settings, is_training=False)"
-        )
+        if self.original.of_photos:
+            prepare = (
+                "\nsettings = timm.data.resolve_model_data_config(model)\n"
+                "prepare = timm.data.create_transform(**settings, is_training=False)"
+            )
+        else:  # no transform of timm takes them
+            prepare = preparing(self.original, normalise=True, tensors=True)
+        run = "model(torch.stack([prepare(image) for image in images]))"
+        code = f"import torch\n{prepare}\nwith torch.inference_mode():\n"
         if self.original.classifier is None:
-            return f"{prepared}    features = {RUN}"
+            return f"{code}    features = {run}"
         return (
-            f"{prepared}    probabilities = {RUN}.softmax(dim=1)\n"
+            f"{code}    probabilities = {run}.softmax(dim=1)\n"
             'classes = model.pretrained_cfg["label_names"]\n'
             "names = [classes[at] for at in probabilities.argmax(dim=1)]"
-        )
-
-    def prepared(self, prepare: str) -> str:
-        """Python that makes `prepare`, up to where the model is run."""
-        if not self.original.of_photos:  # which alone a library's own transforms take
-            prepare = preparing(self.original, normalise=True, tensors=True)
-        return f"import torch\n{prepare}\nwith torch.inference_mode():\n"
-
-
-class HuggingFace(Format):
-    """transformers' `AutoModel`s and `AutoImageProcessor`, which hand the folder to timm.
-
-    As transformers is no dependency, timm tries the folder where it is not installed.
-    """
-
-    library = "transformers"
-    tags = ("timm", "transformers")
-    modules = ("transformers",)
-    normalises = False
-
-    def __init__(self, original: Original) -> None:
-        self.original, self.timm = original, Timm(original)
-
-    def write(self, folder: Path) -> None:
-        self.timm.write(folder)
-
-    def load(self, folder: str) -> str:
-        classifies = "" if self.original.classifier is None else "ForImageClassification"
-        name = f"transformers.AutoModel{classifies}"
-        return f"model = {name}.from_pretrained({folder!r}).eval()"
-
-    def tried(self, folder: str) -> str:
-        return super().tried(folder) if find_spec("transformers") else self.timm.tried(folder)
-
-    def example(self, folder: str) -> str:
-        prepared = self.timm.prepared(
-            f"\nprepare = transformers.AutoImageProcessor.from_pretrained({folder!r})"
-        )
-        run = "model(**prepare(images))"
-        if not self.original.of_photos:
-            run = RUN.replace("model(", "model(pixel_values=")
-        if self.original.classifier is None:
-            return f"{prepared}    features = {run}.pooler_output"
-        return (
-            f"{prepared}    probabilities = {run}.logits.softmax(dim=1)\n"
-            "names = [model.config.id2label[at] for at in probabilities.argmax(dim=1).tolist()]"
         )
 
 
@@ -173,10 +133,3 @@ def scores_head(classifier: Classifier) -> nn.Linear:
     }
     head.load_state_dict(scaled)
     return head
-
-
-def write_weights(original: Original, twin: Encoder, folder: Path) -> None:
-    """Write `model.safetensors`, which `mast evaluate` reads with all that it says."""
-    state = twin.model.state_dict()
-    head = sorted(state.keys() - original.encoder.model.state_dict().keys())
-    write_tensors(folder / WEIGHTS, state, {**twin.describe(), HEAD: head}, {"format": "pt"})

@@ -3,17 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast, final
+from typing import Literal, cast, final
 
 from torch import Tensor, nn
 
-from mast.core.errors import UserError
-from mast.core.files import quoted
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import InSpace
-from mast.encoders.load import ADAPTED
 from mast.models import (
     Classifier,
     Depths,
@@ -25,7 +22,6 @@ from mast.models import (
 
 Kind = Literal["encoder", "classifier"]
 OUTPUTS: dict[Kind, str] = {"encoder": "features", "classifier": "probabilities"}
-FILES = "classifier-*.safetensors"  # as `mast fit` calls them
 TINY = 1e-30  # below are probabilities of which some runtimes make 0
 
 
@@ -63,9 +59,9 @@ class Original:
     @property
     def size(self) -> int:
         """Side of the views in pixels."""
-        seen: Any = self.space.encoder if self.space else self.classifier or self.encoder
-        size: int = seen.size
-        return size
+        if self.space is not None:
+            return cast(Depths, self.space.encoder).size
+        return (self.classifier or self.encoder).size
 
     @property
     def reading(self) -> Reading:
@@ -132,13 +128,4 @@ def load_original(path: str | Path) -> Original:
             encoder = encoder.encoder
         assert isinstance(encoder, Encoder)
         return Original(encoder, classifier)
-    if path.is_dir() and not (path / "encoder.safetensors").exists():
-        commands = [f"`mast export {quoted(file)}`" for file in sorted(path.glob(FILES))]
-        if commands:
-            raise UserError(
-                f"{path} holds no encoder; a classifier is exported by its file: "
-                f"{' or '.join(commands)}"
-            )
-        if (path / ADAPTED).is_file():
-            raise UserError(f"{path} is of a module of your own, whose code is in no file")
     return Original(load_encoder(path))

@@ -5,9 +5,9 @@ Shapes: B images, F numbers of all its depths, D or J of a space.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,11 @@ from mast.augment import OPERATORS, named_operators
 from mast.core.arguments import checked
 from mast.core.entry import entry
 from mast.core.errors import UserError
+from mast.core.run import provenance
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
+from mast.data import CanvasSet
 from mast.encoders.fingerprint import fingerprint
-from mast.encoders.load import ADAPTED, Adaptable
+from mast.encoders.load import ADAPTED
 from mast.invariance.subspaces import Space, Subspaces
 from mast.models import Depths, Encoder, load_encoder
 from mast.models.encoders import copied
@@ -30,7 +32,7 @@ AGAIN = "run `mast adapt` again"
 
 
 @final
-class Adapted(Adaptable):
+class Adapted(nn.Module):
     """An encoder and how operators move its features: (B, channels, H, W) to (B, F or J).
 
     `operators` can be ignored or matched; `size` is the side of the views in pixels.
@@ -61,7 +63,7 @@ class Adapted(Adaptable):
         Args:
             images_BCHW: In [0, 1], best of side `size`.
             ignore: Operators to which the features are to be invariant, by name, or properties such
-                as "color", which stand for all operators that destroy them; "all" for all.
+                as "color", which stand for all operators that change them; "all" for all.
             match: Likewise, by what these change images are to be compared, and by nothing else.
         """
         space = self.space(ignore, match).to(images_BCHW.device)
@@ -102,17 +104,21 @@ def tensors_of(adapted: Adapted) -> dict[str, Tensor]:
     }
 
 
-def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Path:
-    """Write subspaces into a folder, with what they were found with; the encoder is not written."""
+def save_adapted(adapted: Adapted, folder: Path, images: CanvasSet, data: str, seed: int) -> None:
+    """Write subspaces into a folder, with what they were found on; the encoder is not written."""
     described = {
         "version": VERSION,
         "size": adapted.size,
         "layers": list(adapted.depths.layers[:-1]),
         "encoder": _of(adapted.encoder),
+        "images": len(images),
+        "data": data,
+        "fingerprint": images.fingerprint,
+        "seed": seed,
+        "provenance": provenance(),
     }
     tensors = tensors_of(adapted) | {NOISE: _of_noise(adapted.depths)}
-    write_tensors(folder / ADAPTED, tensors, {"subspaces": {**described, **about}})
-    return folder / ADAPTED
+    write_tensors(folder / ADAPTED, tensors, {"subspaces": described})
 
 
 @entry(draws=True)
@@ -143,26 +149,19 @@ def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     if not isinstance(metadata, dict) or metadata.get("version") != VERSION:
         raise UserError(f"{file} was written by another version of mast: {AGAIN}")
     check_finite(file, tensors)
-    if encoder is None:
-        of_a_run = (file.parent / "config.yaml").is_file()
-        if not of_a_run and not (file.parent / "encoder.safetensors").is_file():
-            raise UserError(
-                f"{path} is of a module of your own: give it, as in "
-                "mast.load_adapted(path, encoder=module)"
-            )
-        encoder = load_encoder(file.parent)
+    if encoder is None and not (file.parent / "encoder.safetensors").is_file():
+        raise UserError(
+            f"{path} is of a module of your own: give it, as in "
+            "mast.load_adapted(path, encoder=module)"
+        )
+    encoder = load_encoder(file.parent) if encoder is None else encoder
     if _of(encoder) != metadata.get("encoder"):
         raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
-    try:
-        depths = Depths(encoder, metadata["size"], metadata["layers"]).eval()
-        moves = {name.removeprefix("factors/"): values
-                 for name, values in tensors.items() if name.startswith("factors/")}  # fmt: skip
-        known = Subspaces(tensors["mean"], tensors["scale"], moves)
-        now_2F, then_2F = _of_noise(depths), tensors[NOISE]
-        torch.cat([(then_2F - known.mean_F) / known.scale_F, *moves.values()])  # of one width
-        parts = [each_2F.split(depths.widths, dim=1) for each_2F in (now_2F, then_2F)]
-    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
-        raise UserError(f"{file} is not what `mast adapt` writes ({error}): {AGAIN}") from error
+    depths = Depths(encoder, metadata["size"], metadata["layers"]).eval()
+    moves = {name.removeprefix("factors/"): values
+             for name, values in tensors.items() if name.startswith("factors/")}  # fmt: skip
+    known = Subspaces(tensors["mean"], tensors["scale"], moves)
+    parts = [each_2F.split(depths.widths, dim=1) for each_2F in (_of_noise(depths), tensors[NOISE])]
     same = [float((now - then).norm()) <= SAME * float(then.norm())
             for now, then in zip(*parts, strict=True)]  # fmt: skip
     if not all(same):  # other code, or random layers

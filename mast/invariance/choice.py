@@ -18,11 +18,12 @@ from mast.core.compute import Compute
 from mast.core.display import say
 from mast.core.errors import UserError
 from mast.core.files import named, read_text
+from mast.core.reading import Reading
 from mast.core.tensors import digest
 from mast.data import CanvasSet
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder, InSpace
-from mast.encoders.load import ADAPTED, EncoderOptions, frozen, load, source_name
+from mast.encoders.load import ADAPTED, EncoderOptions, Loaded, frozen, load, source_name
 from mast.invariance.adapted import Adapted, load_adapted
 from mast.invariance.measure import FEWEST, at_depths, loaded_depths, measured
 from mast.invariance.pairs import check_weights, read_weights
@@ -94,9 +95,10 @@ class SearchEncoder:
     chosen: dict[str, list[str]] = field(default_factory=dict)
     adapted: Adapted | None = None
 
-    def opened(self, photos: Callable[..., CanvasSet]) -> CanvasSet:
+    def opened(self, photos: Callable[..., CanvasSet], reading: Reading | None = None) -> CanvasSet:
         """A set, whose new images are encoded while they are decoded."""
-        return photos(self.size, self.encoder.module, (self.encoder.whole or self.encoder).see)
+        see = (self.encoder.whole or self.encoder).see
+        return photos(self.size, self.encoder.module, see, reading)
 
     def features(self, canvases: CanvasSet) -> Tensor:
         """Features (N, D) of a set; they are kept where the encoder keeps some."""
@@ -126,13 +128,14 @@ def load_search_encoder(
     options: EncoderOptions,
     invariances: InvarianceChoice,
     compute: Compute,
-    cache: bool = True,
     bench: Bench | None = None,
     photos: Callable[..., CanvasSet] | None = None,
+    loaded: Loaded | None = None,
 ) -> SearchEncoder:
     """Load an encoder for a comparison of images; other arguments as `frozen`.
 
     Args:
+        loaded: The encoder, if it was loaded before.
         photos: Opens the images to measure operators on, if the encoder is not adapted, from the
             size of views, the encoder and a function for new views (`see` of `open_photos`).
 
@@ -152,25 +155,25 @@ def load_search_encoder(
     if adapted is not None:
         chosen = {kind: adapted.named(names) for kind, names in words.items()}
     else:
-        loaded = load(*options)
+        loaded = loaded or load(*options)
         if invariances.of_depths:
             if photos is None:
                 raise UserError(
                     f"ignore and match need photos to measure {source_name(encoder)} on: give a "
-                    "folder that `mast adapt` wrote"
+                    "folder that `mast adapt` wrote, or call measure(photos) first"
                 )
             at = at_depths(loaded, encoder)
-            canvases = photos(at.size, at.module, frozen(at, encoder, compute, cache).see)
+            canvases = photos(at.size, at.module, frozen(at, encoder, compute).see)
             adapted = measured(at, encoder, canvases, compute)
             if adapted is None and (invariances.pairs or file):
                 raise UserError(f"pairs and space need {FEWEST} photos, got {len(canvases)}")
         if adapted is None:
-            return SearchEncoder(frozen(loaded, encoder, compute, cache, bench), loaded.size)
+            return SearchEncoder(frozen(loaded, encoder, compute, bench=bench), loaded.size)
         chosen = {kind: _acting(adapted, names) for kind, names in words.items()}
         chosen = {kind: names for kind, names in chosen.items() if names}
     closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
     chosen = chosen or {"space": [DEPTHS]}
-    whole = frozen(loaded_depths(adapted.depths), encoder, compute, cache)
+    whole = frozen(loaded_depths(adapted.depths), encoder, compute)
     by = SearchEncoder(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
     return by if file is None else by.weighted(read_weights(file, adapted))
 

@@ -101,10 +101,11 @@ class Encoder:
             UserError: Fewer images; images that cannot be read.
         """
         canvases = open_photos(self._config(photos), self.size, self._loaded.module)
-        if len(canvases) < FEWEST:
+        self.adapted = measured(
+            at_depths(self._loaded, self._source), self._source, canvases, self._compute
+        )
+        if self.adapted is None:
             raise UserError(f"measure needs {FEWEST} photos or more, got {len(canvases)}")
-        whole = at_depths(self._loaded, self._source)
-        self.adapted = measured(whole, self._source, canvases, self._compute)
         return self
 
     @entry(draws=True)
@@ -126,32 +127,26 @@ class Encoder:
                 or too few images to measure on.
         """
         chosen = InvarianceChoice(ignore=ignore, match=match)
-        if isinstance(images, Tensor):
-            return self._of_tensor(images, chosen)
-        photos = opener(self._config(images))
-        options = EncoderOptions(self._module(chosen), self.size)
+        photos = None if isinstance(images, Tensor) else opener(self._config(images))
+        # of an adapted encoder all depths where that is chosen
+        module = self.adapted if self.adapted and chosen.of_depths else self._loaded.module
+        options = EncoderOptions(module, self.size)
         by = load_search_encoder(options, chosen, self._compute, photos=photos)
+        if photos is None:
+            return self._of_tensor(images, by.encoder.module)
         canvases = by.opened(photos)
         if chosen.of_depths and by.adapted is None:
             raise UserError(f"ignore and match need {FEWEST} photos: call measure(photos) first")
         self.adapted = self.adapted or by.adapted
         return by.features(canvases).numpy()
 
-    def _of_tensor(self, images_NCHW: Tensor, chosen: InvarianceChoice) -> np.ndarray:
-        if chosen.of_depths and self.adapted is None:
-            raise UserError("ignore and match need photos to measure: call measure(photos) first")
-        options = EncoderOptions(self._module(chosen), self.size)
-        module = load_search_encoder(options, chosen, self._compute).encoder.module
+    def _of_tensor(self, images_NCHW: Tensor, module: nn.Module) -> np.ndarray:
         with evaluating(module), torch.inference_mode():
             check_images(self._loaded.module, images_NCHW)
             batches = images_NCHW.split(self._compute.images_at_once(self.size))
             device = self._compute.place(module)
             parts = [represent(module, part.to(device), torch.float32).cpu() for part in batches]
         return torch.cat(parts).numpy()
-
-    def _module(self, chosen: InvarianceChoice) -> nn.Module:
-        """What features are taken from: of an adapted encoder all depths where that is chosen."""
-        return self.adapted if self.adapted and chosen.of_depths else self._loaded.module
 
     @staticmethod
     def _config(images: Any) -> DataConfig:

@@ -26,7 +26,6 @@ SAME, DIFFERENT = 0.25, 0.75  # of the usual distance, what pairs are to be belo
 STEEP = 8.0  # of the logistic loss
 PENALTY = 0.02  # of weights that differ from 1
 USUAL = 1000  # pairs of which the usual distance is the mean
-LESS, MORE = 0.5, 1.5  # weights below which a property is ignored, and above which it is kept
 VERSION = 1
 _log = logging.getLogger("mast")
 
@@ -73,17 +72,6 @@ def weights_of(
         _log.warning("no weights put all pairs that are the same before all that are different")
     names = (*adapted.subspaces.properties, REST)
     return dict(zip(names, found.x.clip(0).round(6).tolist(), strict=True))
-
-
-def in_words(weights: Weights) -> str:
-    """What weights ignore and keep."""
-    named = {name: value for name, value in weights.items() if name != REST}
-    ignored = [name for name, value in named.items() if value < LESS]
-    counted = [name for name, value in named.items() if value > MORE]
-    parts = [f"{verb} {', '.join(names)}"
-            for verb, names in (("ignore", ignored), ("keep", counted)) if names]  # fmt: skip
-    numbers = ", ".join(f"{name} {value:.2g}" for name, value in weights.items())
-    return f"your pairs {' and '.join(parts) or 'change little'} (weights: {numbers})"
 
 
 def write_weights(

@@ -143,7 +143,7 @@ class Subspaces:
     ) -> Space:
         """The space of what operators change: the axes that they move most, others being ignored.
 
-        Operators that destroy a property that one of these destroys, too, are not ignored.
+        Operators that change a property that one of these changes, too, are not ignored.
         """
         if both := [name for name in operators if name in ignored]:
             raise UserError(
@@ -151,11 +151,11 @@ class Subspaces:
                 "property"
             )
         self._check(operators)
-        destroyed = {OPERATORS[name].destroys for name in operators}
+        changed = {OPERATORS[name].changes for name in operators}
         others = [
             name
             for name in self.factors
-            if name in ignored or OPERATORS[name].destroys not in destroyed
+            if name in ignored or OPERATORS[name].changes not in changed
         ]
         rest = self.ignoring(others, RIDGE_TO_MATCH)
         seen_RF = torch.cat([rest.moved(self.factors[name]) for name in operators])
@@ -164,8 +164,8 @@ class Subspaces:
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """What the operators destroy."""
-        return tuple(dict.fromkeys(OPERATORS[name].destroys for name in sorted(self.factors)))
+        """What the operators change."""
+        return tuple(dict.fromkeys(OPERATORS[name].changes for name in sorted(self.factors)))
 
     @functools.cached_property
     def parts(self) -> Parts:
@@ -212,7 +212,7 @@ class Parts:
         onto_FM = self.axes_MF.T * (value_M + floor).rsqrt()
         self.rows = {
             each: torch.cat([moves_RF for name, moves_RF in subspaces.factors.items()
-                             if OPERATORS[name].destroys == each]) @ onto_FM
+                             if OPERATORS[name].changes == each]) @ onto_FM
             for each in subspaces.properties
         }  # fmt: skip
 

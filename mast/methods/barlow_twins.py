@@ -1,7 +1,6 @@
 """Barlow Twins: dimensions that agree between the views and are uncorrelated with each other."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -12,20 +11,16 @@ from mast.methods.parts import HostInputs, Images
 from mast.models import MLPConfig
 
 REDUNDANCY = 0.0051  # weight of a pair of dimensions beside that of a single one
+# Of the whole loss: it does to biases, which share the rate of weights as in the first official
+# code, what that code does today with a rate of their own.
+SCALE = 0.024
 
 
 @dataclass
 class BarlowTwinsConfig(PairConfig):
-    """The loss of Barlow Twins.
+    """The loss of Barlow Twins."""
 
-    Attributes:
-        scale: Of the whole loss; 0.024 with one rate for weights and biases, as the official code
-            had it first, does to biases what it does today with a rate of their own.
-    """
-
-    limits: ClassVar = {"scale": "(0, inf)"}
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(8192, 8192))
-    scale: float = 0.024
 
 
 class BarlowTwins(PairMethod):
@@ -38,7 +33,6 @@ class BarlowTwins(PairMethod):
         both = [self.encoder(images_BCHW) for images_BCHW in images]
         first_BD, second_BD = (gather(self.projector(x_BC)) for x_BC in both)
         diagonal, others = redundancy(first_BD, second_BD)
-        scale = self.config.scale
-        terms = {"invariance": scale * diagonal, "redundancy": scale * REDUNDANCY * others}
+        terms = {"invariance": SCALE * diagonal, "redundancy": SCALE * REDUNDANCY * others}
         output = output_of(terms, spread=spread(first_BD))
         return self.prediction.add_to(output, both, inputs)

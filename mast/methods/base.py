@@ -29,8 +29,8 @@ from mast.methods.parts import (
     OperatorPrediction,
     Part,
     PredictionConfig,
+    changing,
     check_properties,
-    destroyers,
 )
 from mast.models import MLP, Encoder, Encoding, MLPConfig
 
@@ -97,7 +97,7 @@ class PairConfig(MethodConfig):
 
     Attributes:
         predicted: Image properties ("color", "position", ...: `mast show operators`) to predict:
-            heads on the representation predict how the operators that destroy them differed
+            heads on the representation predict how the operators that change them differed
             between the views. None in the original method.
         prediction: Weight and width of these heads.
     """
@@ -113,15 +113,15 @@ class PairConfig(MethodConfig):
 
     def heads(self, encoder: Encoder, operators: tuple[str, ...]) -> OperatorPrediction:
         """The heads over the representation."""
-        names = destroyers(operators, self.predicted) if self.prediction.weight else ()
+        names = changing(operators, self.predicted) if self.prediction.weight else ()
         return OperatorPrediction(self.prediction, encoder.dim, names)
 
 
 class Method(nn.Module, ABC):
     """A self-supervised objective over an encoder.
 
-    A method writes `step`, and where the defaults do not fit `host_inputs`, `after_step` and
-    `embed`; its configuration says which views it takes. What it holds of `mast.methods.parts`
+    A method writes `build`, `step`, and where the defaults do not fit `host_inputs`, `after_step`
+    and `embed`; its configuration says which views it takes. What it holds of `mast.methods.parts`
     (teachers, prototypes, predictions) brings its own host inputs and updates.
 
     Data-parallel training wraps the method as a whole, so `forward` is all that a step calls.
@@ -161,10 +161,15 @@ class Method(nn.Module, ABC):
         self.config = config
         self.encoder = encoder
         self.operators = operators
+        self.seed = seed
         self._in_evaluation: type[nn.Module] | None = None  # modules of encoders that stay in it
         self._graphs = False
+        self.build()
 
     # ------------------------------------------------------------------ what a method writes
+    def build(self) -> None:
+        """Make what it holds beside the encoder, by `config`, `encoder`, `operators` and `seed`."""
+
     @abstractmethod
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """Compute the loss of one batch on the device alone.
@@ -315,8 +320,8 @@ class Method(nn.Module, ABC):
         """
         yield from collapse_warnings(metrics)
         for name in getattr(self.config, "predicted", None) or ():
-            if not destroyers(self.operators, (name,)):
-                yield f"{name} is not predicted: no operator of the views destroys it"
+            if not changing(self.operators, (name,)):
+                yield f"{name} is not predicted: no operator of the views changes it"
 
     # --------------------------------------------------------------------- what it learned
     @property
@@ -361,12 +366,9 @@ class PairMethod(Method):
 
     shape: ClassVar[Mapping[str, Any]] = {}
 
-    def __init__(
-        self, config: Any, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.prediction = config.heads(encoder, operators)
-        self.projector = MLP(encoder.dim, config.projector, **self.shape)
+    def build(self) -> None:
+        self.prediction = self.config.heads(self.encoder, self.operators)
+        self.projector = MLP(self.encoder.dim, self.config.projector, **self.shape)
 
 
 def output_of(terms: Mapping[str, Tensor], **statistics: Tensor) -> dict[str, Tensor]:

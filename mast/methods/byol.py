@@ -9,7 +9,7 @@ from mast.core.collectives import gather
 from mast.losses import negative_cosine
 from mast.methods.base import PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images, Teacher
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLP, MLPConfig
 
 
 @dataclass
@@ -26,11 +26,10 @@ class BYOL(PairMethod):
     config: BYOLConfig
     shape: ClassVar = {"layers": 2}
 
-    def __init__(
-        self, config: BYOLConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.teacher = Teacher(encoder, self.projector, config.momentum)
+    def build(self) -> None:
+        super().build()
+        config = self.config
+        self.teacher = Teacher(self.encoder, self.projector, config.momentum)
         self.predictor = MLP(config.projector.dim, config.projector, layers=2)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:

@@ -27,7 +27,7 @@ def collapse_warnings(metrics: Mapping[str, float]) -> Iterator[str]:
     if metrics.get("progress", 1.0) > 0.5 and silent:
         yield (
             f"nothing predicted: heads of {', '.join(silent)} do no better than the mean, so "
-            "what these operators destroy may be forgotten. Raise the weight of the prediction, "
+            "what these operators change may be forgotten. Raise the weight of the prediction, "
             "train longer, or leave the operator out if it changes nothing at this size."
         )
     if (value := metrics.get(SPREAD, 1.0)) < COLLAPSED[SPREAD]:

@@ -63,16 +63,14 @@ class DINO(Method):
     config: DINOConfig
     center_P: Tensor
 
-    def __init__(
-        self, config: DINOConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        config = self.config
         self.projector = MLP(
-            encoder.dim, config.projector, inner_norm=False, bias=True, activation="gelu"
+            self.encoder.dim, config.projector, inner_norm=False, bias=True, activation="gelu"
         )
         self.prototypes = Prototypes(config.projector.dim, config.prototypes, config.frozen)
         head = nn.Sequential(self.projector, self.prototypes)
-        self.teacher = Teacher(encoder, head, config.momentum)
+        self.teacher = Teacher(self.encoder, head, config.momentum)
         self.register_buffer("center_P", torch.zeros(config.prototypes))
 
     def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:

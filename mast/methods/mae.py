@@ -14,7 +14,7 @@ from mast.core.errors import UserError
 from mast.losses import pixel_error
 from mast.methods.base import Method, MethodConfig, output_of
 from mast.methods.parts import HostInputs, Images, Noise, count_shown
-from mast.models import Encoder, ShownPatches, patches_of, picked, positions
+from mast.models import ShownPatches, patches_of, picked, positions
 
 
 @dataclass
@@ -58,13 +58,11 @@ class MAE(Method):
     config: MAEConfig
     position_LW: Tensor
 
-    def __init__(
-        self, config: MAEConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        config, encoder = self.config, self.encoder
         encoder.freeze_behind_features()
         self.shown = ShownPatches(encoder)
-        self.noise = Noise(seed, self.shown.grid**2)
+        self.noise = Noise(self.seed, self.shown.grid**2)
         self.seen = count_shown(config.hidden, self.shown.grid**2)
         self.enter = nn.Linear(encoder.dim, config.dim)
         self.hidden_1W = nn.Parameter(0.02 * torch.randn(1, config.dim))

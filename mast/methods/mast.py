@@ -24,7 +24,7 @@ from mast.losses import (
 )
 from mast.methods.base import TWO, Method, MethodConfig, output_of
 from mast.methods.parts import HostInputs, Images, shared_covariance
-from mast.models import Encoder, Gaussian, GaussianProjector, GaussianProjectorConfig, GeM, Masks
+from mast.models import Gaussian, GaussianProjector, GaussianProjectorConfig, GeM, Masks
 from mast.models.masks import MaskKind
 
 EPS = 1e-6  # in denominators
@@ -78,10 +78,8 @@ class Mast(Method):
     masks: Masks
     gates = ("masks.logits_DK", "pools.mean.power", "pools.covariance.power")
 
-    def __init__(
-        self, config: MastConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        config, encoder = self.config, self.encoder
         pooled, printed = config.projector.pool == "average", config.printed
         self.projector = GaussianProjector(
             encoder.dim if pooled else encoder.map_dim,
@@ -89,8 +87,8 @@ class Mast(Method):
             config.uncertainty,
             PRINTED_FLOOR if printed else FLOOR,
         )
-        dim, count = config.projector.dim, len(operators)
-        self.masks = Masks(dim, count, config.masks, printed, seed)
+        dim, count = config.projector.dim, len(self.operators)
+        self.masks = Masks(dim, count, config.masks, printed, self.seed)
         if not pooled:
             encoder.freeze_behind_features()
 

@@ -20,11 +20,11 @@ from mast.methods.parts import (
     Images,
     OperatorPrediction,
     PredictionConfig,
+    changing,
     check_properties,
-    destroyers,
     shared_covariance,
 )
-from mast.models import MLP, Encoder, ExemptBlocks, MLPConfig, ShallowDepths
+from mast.models import MLP, ExemptBlocks, MLPConfig, ShallowDepths
 
 SOURCES = ("block", "depths", "representation")
 
@@ -37,7 +37,7 @@ class MastCConfig(MethodConfig):
         compare: What enforces invariance: the "contrast" of two views with the views of other
             images, or their "distance", with VICReg's variance and covariance terms.
         exempt: Image properties ("color", "position", ...: `mast show operators`) that get their
-            own block of dimensions. Views need not agree in a block if an operator that destroys
+            own block of dimensions. Views need not agree in a block if an operator that changes
             its property acted.
         exempt_share: Share of the dimensions in each block.
         predicted: Properties whose operators the heads predict; of these, heads on the block
@@ -88,18 +88,16 @@ class MastC(Method):
     masks: ExemptBlocks
     column_P: Tensor  # of the masks, by operator that is predicted from the block
 
-    def __init__(
-        self, config: MastCConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        config, encoder, operators = self.config, self.encoder, self.operators
         dim = config.projector.dim
         if config.compare == "contrast":
             self.projector = MLP(encoder.dim, config.projector, layers=2, last_norm="affine")
         else:
             self.projector = MLP(encoder.dim, config.projector)
         self.masks = ExemptBlocks(dim, _groups(operators, config.exempt), config.exempt_share)
-        predicted = destroyers(operators, config.predicted) if config.prediction.weight else ()
-        in_blocks = [name for name in predicted if name in destroyers(operators, config.exempt)]
+        predicted = changing(operators, config.predicted) if config.prediction.weight else ()
+        in_blocks = [name for name in predicted if name in changing(operators, config.exempt)]
         column_P = torch.tensor([operators.index(name) for name in in_blocks], dtype=torch.int64)
         self.register_buffer("column_P", column_P, persistent=False)
         of_source = {"block": (dim, in_blocks), "representation": (encoder.dim, [*predicted])}
@@ -182,7 +180,7 @@ class MastC(Method):
         """Blocks that hold nothing."""
         if not self.masks.count:
             yield (
-                f"nothing is exempt: no operator of the views destroys objective.exempt "
+                f"nothing is exempt: no operator of the views changes objective.exempt "
                 f"({', '.join(self.config.exempt)}). The objective is "
                 f"{'SimCLR' if self.config.compare == 'contrast' else 'VICReg'}'s."
             )
@@ -196,7 +194,7 @@ class MastC(Method):
 
 
 def _groups(operators: tuple[str, ...], properties: tuple[str, ...]) -> list[int | None]:
-    """Of each operator, which of the exempt properties that are destroyed at all it destroys."""
-    members = [destroyers(operators, (destroyed,)) for destroyed in properties]
+    """Of each operator, which of the exempt properties that are changed at all it changes."""
+    members = [changing(operators, (changed,)) for changed in properties]
     group_of = {name: group for group, names in enumerate(filter(None, members)) for name in names}
     return [group_of.get(name) for name in operators]

@@ -16,7 +16,7 @@ from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images, Queue, Teacher
-from mast.models import Encoder, MLPConfig
+from mast.models import MLPConfig
 
 
 @dataclass
@@ -42,12 +42,11 @@ class MoCo(PairMethod):
     config: MoCoConfig
     shape: ClassVar = {"layers": 2, "inner_norm": False, "bias": True}
 
-    def __init__(
-        self, config: MoCoConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
-        self.queue = Queue(config.queue, config.projector.dim, seed)
+    def build(self) -> None:
+        super().build()
+        config = self.config
+        self.teacher = Teacher(self.encoder, self.projector, config.momentum, rises=False)
+        self.queue = Queue(config.queue, config.projector.dim, self.seed)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "contrast"."""

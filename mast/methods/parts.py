@@ -342,17 +342,17 @@ def _target(operator: str) -> str:
     return f"difference_of_{operator}"
 
 
-def destroyers(operators: Sequence[str], properties: Sequence[str]) -> tuple[str, ...]:
-    """The operators that destroy one of some properties of an image, in their own order."""
+def changing(operators: Sequence[str], properties: Sequence[str]) -> tuple[str, ...]:
+    """The operators that change one of some properties of an image, in their own order."""
     check_properties(properties)
-    destroying = {name for destroyed in properties for name in PROPERTIES[destroyed]}
-    return tuple(name for name in operators if name in destroying)
+    own = {name for changed in properties for name in PROPERTIES[changed]}
+    return tuple(name for name in operators if name in own)
 
 
 def check_properties(properties: Sequence[str]) -> None:
-    """Refuse what no operator destroys, and what is named twice."""
+    """Refuse what no operator changes, and what is named twice."""
     for name in properties:
         if name not in PROPERTIES:
-            raise unknown("property that operators destroy", name, PROPERTIES)
+            raise unknown("property that operators change", name, PROPERTIES)
     if len(set(properties)) < len(properties):
         raise UserError(f"a property is named twice: {', '.join(properties)}")

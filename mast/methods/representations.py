@@ -60,7 +60,7 @@ class Embedding(nn.Module):
         Args:
             images_BCHW: In [0, 1], best of side `size`.
             ignore: Operators to which the features must be invariant, by name, or a property such
-                as "color": all operators that destroy it.
+                as "color": all operators that change it.
             match: Likewise, those from which they must be exempt, so that neighbours agree in what
                 these change.
         """

@@ -9,7 +9,7 @@ from mast.core.collectives import gather
 from mast.losses import negative_cosine
 from mast.methods.base import PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLP, MLPConfig
 
 
 @dataclass
@@ -32,12 +32,10 @@ class SimSiam(PairMethod):
     shape: ClassVar = {"last_norm": "plain"}
     steady = ("predictor.",)
 
-    def __init__(
-        self, config: SimSiamConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        dim = config.projector.dim
-        self.predictor = MLP(dim, MLPConfig(config.bottleneck, dim), layers=2, bias=True)
+    def build(self) -> None:
+        super().build()
+        dim = self.config.projector.dim
+        self.predictor = MLP(dim, MLPConfig(self.config.bottleneck, dim), layers=2, bias=True)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "cosine"."""

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from mast.augment import Views
 from mast.methods.base import Method, MethodConfig, output_of
 from mast.methods.parts import HostInputs, Images
-from mast.models import Encoder
 
 
 @dataclass
@@ -34,11 +33,8 @@ class Supervised(Method):
     config: SupervisedConfig
     labelled = True
 
-    def __init__(
-        self, config: SupervisedConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.classifier = nn.Linear(encoder.dim, config.classes)
+    def build(self) -> None:
+        self.classifier = nn.Linear(self.encoder.dim, self.config.classes)
 
     def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
         """The labels."""

@@ -30,7 +30,6 @@ from mast.models.patches import patches_of as patches_of
 from mast.models.patches import picked as picked
 from mast.models.patches import positions as positions
 from mast.models.pretrained import BASELINE as BASELINE
-from mast.models.pretrained import BASELINE_SIZE as BASELINE_SIZE
 from mast.models.pretrained import DEFAULT as DEFAULT
 from mast.models.pretrained import DEFAULT_IN_TIMM as DEFAULT_IN_TIMM
 from mast.models.pretrained import architecture_of as architecture_of
@@ -39,11 +38,9 @@ from mast.models.pretrained import named_weights as named_weights
 from mast.models.pretrained import near_weights as near_weights
 from mast.models.pretrained import size_of as size_of
 from mast.models.pretrained import weights_file as weights_file
-from mast.models.selection import SearchSpace as SearchSpace
 from mast.models.selection import exempt_blocks as exempt_blocks
 from mast.models.selection import relative as relative
 from mast.models.selection import selection as selection
-from mast.models.selection import space_of_heads as space_of_heads
 from mast.models.sync_batchnorm import SyncBatchNorm as SyncBatchNorm
 from mast.models.sync_batchnorm import synchronise_batchnorm as synchronise_batchnorm
 from mast.models.torchvision_models import Encoding as Encoding

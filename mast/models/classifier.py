@@ -4,6 +4,7 @@ Shapes: B images per batch, D dimensions of the representation, C classes.
 """
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -30,8 +31,6 @@ from mast.models.encoders import (
 
 NAME = "classifier"  # in a file's name and in its header
 REMEDY = "restore it, or run `mast fit` again"
-MOST_CLASSES, LONGEST = 100_000, 1_000  # characters of a name
-COLDEST, HOTTEST = 1e-12, 1e12  # temperatures
 _log = logging.getLogger(__name__)
 
 
@@ -78,18 +77,14 @@ class Classifier(nn.Module):
         about: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        if len(classes) != head.out_features or not 2 <= len(classes) <= MOST_CLASSES:
-            raise UserError(
-                f"expected {head.out_features} classes, 2 to {MOST_CLASSES:,}, got {len(classes):,}"
-            )
-        if not all(isinstance(name, str) and len(name) <= LONGEST for name in classes):
-            raise UserError(f"expected names of classes, {LONGEST:,} characters at most")
+        if len(classes) != head.out_features or len(classes) < 2:
+            raise UserError(f"expected {head.out_features} classes, at least 2, got {len(classes)}")
+        if not all(isinstance(name, str) for name in classes):
+            raise UserError("expected names of classes")
         if len(set(classes)) < len(classes):  # tables and counts go by them
             raise UserError(f"two classes are called {Counter(classes).most_common(1)[0][0]!r}")
-        if not COLDEST <= temperature <= HOTTEST:
-            raise UserError(
-                f"expected a temperature of {COLDEST:g} to {HOTTEST:g}, got {temperature}"
-            )
+        if not 0 < temperature < math.inf:
+            raise UserError(f"expected a positive temperature, got {temperature}")
         check_size(size)
         self.encoder = encoder
         self.head = head

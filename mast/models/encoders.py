@@ -25,7 +25,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.memory import bounded_weights
 from mast.core.reading import MOST_CHANNELS, Reading, read_reading
-from mast.core.seeds import drawing
+from mast.core.seeds import forked
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
 from mast.models.layouts import first_keys
 from mast.models.torchvision_models import Encoding, family_of, torchvision_model
@@ -450,7 +450,7 @@ def described_encoder(
         config.check()
         with bounded_weights(2 * len(tensors) + 64):  # a head and a stem are built and replaced
             load_whole(weightless_model(config, described["size"]), tensors)
-        with drawing():  # the first weights are drawn, only to be replaced
+        with forked():  # the first weights are drawn, only to be replaced
             encoder = Encoder(config, described["size"])
         if "reading" in described:
             encoder.reading = read_reading(described["reading"], encoder.channels)

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.core.reading import MOST_CHANNELS
-from mast.core.seeds import drawing
+from mast.core.seeds import forked
 from mast.core.tensors import check_finite, read_header, read_metadata, read_tensors
 from mast.models.encoders import (
     IMAGENET,
@@ -148,7 +148,7 @@ def load_foreign(
                 f"{config.name!r}: {error}. If it is another architecture: {NAME_IT}"
             ) from error
         check_finite(path, weights)
-        with drawing():  # the first weights are drawn, only to be replaced
+        with forked():  # the first weights are drawn, only to be replaced
             encoder = Encoder(config, size).eval()
         load_whole(encoder.model, weights)
     except UserError as error:

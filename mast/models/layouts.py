@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mast.core.errors import UserError
 
@@ -114,8 +114,7 @@ def _state_dict(content: Any, place: str) -> dict[str, Tensor] | None:
     if len(state) < len(content):
         raise UserError("some keys differ only by `module.` or `_orig_mod.`")
     for key, tensor in state.items():
-        dense = tensor.layout is torch.strided and not (tensor.is_quantized or tensor.is_nested)
-        if type(tensor) not in (Tensor, nn.Parameter) or not dense or tensor.is_meta:
+        if tensor.layout is not torch.strided or tensor.is_meta:
             raise UserError(f"{key} is no dense tensor: write dense floating-point weights")
     return state
 

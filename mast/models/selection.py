@@ -1,38 +1,18 @@
-"""What images are compared in: dimensions by operator, invariant to it or exempt from it.
+"""Dimensions of an embedding by operator: invariant to it or exempt from it.
 
 Which invariance is wanted is chosen when an embedding is used, not when it is trained.
 
-Shapes: B images, C dimensions of the representation, D of the embedding, K operators, U distinct
-masks, H hidden units of heads.
+Shapes: D dimensions of the embedding, K operators, U distinct masks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.errors import UserError, unknown
 
 NOTHING = 1e-6  # a weight of which no more than rounding is left
-
-
-def _identity(features_BD: Tensor) -> Tensor:
-    return features_BD
-
-
-class SearchSpace(NamedTuple):
-    """What images are compared in.
-
-    Attributes:
-        of: "representation" or "embedding".
-        seen: Maps the features_BD of either to those that are compared.
-    """
-
-    of: str
-    seen: Callable[[Tensor], Tensor] = _identity
 
 
 def relative(mask_DK: Tensor) -> Tensor:
@@ -120,18 +100,3 @@ def selection(
             "have none in common. Choose fewer operators."
         )
     return weight_D
-
-
-def space_of_heads(weights: Mapping[str, Tensor], operators: Sequence[str]) -> SearchSpace:
-    """The hidden units of the heads that predict some operators, side by side.
-
-    `weights` are, by operator, weight_HC of the first layer of its head over the representation.
-    """
-    for name in operators:
-        if name not in weights:
-            raise UserError(
-                f"{name} cannot be matched: no head predicts it from the representation. "
-                f"Heads predict {', '.join(weights) or 'nothing'}."
-            )
-    weight_HC = torch.cat([weights[name] for name in operators])
-    return SearchSpace("representation", partial(F.linear, weight=weight_HC))

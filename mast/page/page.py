@@ -20,7 +20,7 @@ from mast.evaluation.result import Result, results_in
 from mast.evaluation.verdict import started_from_weights
 from mast.methods import METHODS, collapse_signs
 from mast.page.html import Block, Picture, Section, jpeg, write_page
-from mast.page.tables import all_measures, main_measures, of_classifiers, of_grid
+from mast.page.tables import all_measures, main_measures, of_grid
 
 COLLAPSED_RANK = 2.0  # below it all images lie on a line
 
@@ -64,8 +64,7 @@ def write_report(
 
 def _measured(folder: RunFolder, beside: Sequence[Path]) -> tuple[list[Block], list[Block]]:
     """The verdict, and what was measured of the run and of others."""
-    results = results_in(folder.path)
-    if not results:
+    if not results_in(folder.path):
         if beside:
             raise UserError(
                 f"beside: {folder.path} has no evaluations to compare; evaluate it first"
@@ -79,8 +78,8 @@ def _measured(folder: RunFolder, beside: Sequence[Path]) -> tuple[list[Block], l
     looks = {True: "verdict good", False: "verdict bad", None: "verdict"}[verdict.is_better]
     opening: list[Block] = [(looks, verdict.sentence)]
     opening += [("note", verdict.basis)] if verdict.basis else []
-    for name, command in verdict.commands.items():
-        opening += [("note", f"To measure {name}:"), ("command", command)]
+    if verdict.command:
+        opening += [("note", "To measure what it started as:"), ("command", verdict.command)]
     kinds = [kind_of_run(run) for run in measured.folders]
     main, everything = (of(measured, kinds) for of in (main_measures, all_measures))
     note = "With 95 % intervals."
@@ -90,9 +89,9 @@ def _measured(folder: RunFolder, beside: Sequence[Path]) -> tuple[list[Block], l
             "in heavier type where its interval excludes zero."
         )
     blocks = [("table", main), ("note", note), *(("note", text) for text in measured.notes)]
-    tables = [*([everything] if len(everything.rows) > len(main.rows) else [])]
-    tables += of_classifiers(results)
-    return opening, blocks + [("folded", table) for table in tables]
+    if len(everything.rows) > len(main.rows):
+        blocks.append(("folded", everything))
+    return opening, blocks
 
 
 def _analyses(folder: RunFolder, analyses: Mapping[str, Entry[Analysis]]) -> dict[str, Section]:

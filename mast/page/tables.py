@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from mast.analyses import Grid
 from mast.evaluation.compare import Comparison
-from mast.evaluation.result import Result, readable
 
 ASIDE = ("embedding", "retained")  # their accuracy is not that of the encoder, or linear's again
 
@@ -70,29 +69,16 @@ def all_measures(
     for row in sorted(measured.rows, key=lambda row: row.values.count(None)):
         if headings is None or row.heading in headings:
             protocol, set_name, target, measure = row.heading
-            clear = [
-                False,
-                *(gain is not None and gain.is_better is not None for gain in row.gains),
+            clear = [gain is not None and gain.is_better is not None for gain in row.gains]
+            (value, interval, _), *others = row.texts
+            cells = [Cell(value, interval)]
+            cells += [
+                Cell(value, gain, marked)
+                for (value, _, gain), marked in zip(others, clear, strict=True)
             ]
-            cells = [Cell(*cell, marked) for cell, marked in zip(row.cells(), clear, strict=True)]
-            chance = [Cell(row.chance_cell)] * with_chance
+            chance = [Cell("" if row.chance is None else f"{row.chance:.1f}")] * with_chance
             rows.append([Cell(target, set_name), Cell(protocol, measure), *chance, *cells])
     return PageTable(f"{caption}, in percent", columns, rows)
-
-
-def of_classifiers(results: Sequence[Result]) -> list[PageTable]:
-    """How often a tested classifier recognises each class, and how right its probabilities are."""
-    tables = []
-    for result in (of for of in results if of.of_classifier):
-        name = f"{result.protocol} on {readable(result.set_name)}"
-        for measured in result.targets.values():
-            heads = ("class", "images", "recall (%)", "taken for")
-            grid = Grid(heads, tuple(measured.by_class()))
-            tables.append(of_grid(f"{name}: by class", grid))
-            rows = tuple((said, right, int(images)) for images, said, right in measured.reliability)
-            grid = Grid(("mean probability (%)", "right (%)", "images"), rows)
-            tables.append(of_grid(f"{name}: by probability", grid))
-    return tables
 
 
 def _places(numbers: Sequence[float]) -> int:

@@ -47,14 +47,6 @@ def mast15() -> PretrainConfig:
     return replace(mast5(), recipe="mast15", views="mast15")
 
 
-def mast19() -> PretrainConfig:
-    """MAST-19 on ImageNet: as mast5, with 19 operators.
-
-    Paper: linear top-1 75.8 (Table 5, row 3).
-    """
-    return replace(mast5(), recipe="mast19", views="mast19")
-
-
 def mast5_printed() -> PretrainConfig:
     """MAST-5 with Eq. 7 as printed, which collapses.
 
@@ -62,31 +54,6 @@ def mast5_printed() -> PretrainConfig:
     (docs/method.md); the run warns of both.
     """
     return replace(mast5(), recipe="mast5_printed", objective=MastConfig(printed=True))
-
-
-def mast5_handcrafted() -> PretrainConfig:
-    """MAST-5 with fixed disjoint masks instead of learned ones.
-
-    Disjoint masks have no intersection, so the distances of the subspaces are added (Eq. 4).
-    Paper: linear top-1 74.3 (Table 5, row 7).
-    """
-    return replace(mast5(), recipe="mast5_handcrafted", objective=MastConfig(masks="handcrafted"))
-
-
-def mast5_no_uncertainty() -> PretrainConfig:
-    """MAST-5 without the predicted covariance.
-
-    Paper: linear top-1 74.1 (Table 5, row 8).
-    """
-    return replace(mast5(), recipe="mast5_no_uncertainty", objective=MastConfig(uncertainty=False))
-
-
-def mast5_uncertainty_only() -> PretrainConfig:
-    """MAST-5 without masks: one distance, divided by the predicted covariance.
-
-    Paper: Flowers-17 26.5, Cars 16.4 with ResNet-18 and 100 epochs (Table 6).
-    """
-    return replace(mast5(), recipe="mast5_uncertainty_only", objective=MastConfig(masks="none"))
 
 
 # ---------------------------------------------------------------------------------- MAST-C, ours
@@ -162,14 +129,6 @@ def vicreg5_augself() -> PretrainConfig:
     """
     objective = VICRegConfig(projector=MLPConfig(hidden=8192, dim=8192), predicted=("color",))
     return replace(vicreg5(), recipe="vicreg5_augself", objective=objective)
-
-
-def vicreg15() -> PretrainConfig:
-    """VICReg with 15 operators, all from the start: richer augmentation without subspaces.
-
-    Paper: linear top-1 73.1 (Table 5, row 2).
-    """
-    return replace(vicreg5(), recipe="vicreg15", views="mast15")
 
 
 def vicreg() -> PretrainConfig:

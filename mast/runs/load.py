@@ -6,10 +6,9 @@ from mast.config import build_method, configuration_of
 from mast.core.checkpoint import load_checkpoint, previous
 from mast.core.entry import entry
 from mast.core.errors import UserError
-from mast.core.kinds import Representation
 from mast.core.run import RunFolder, plain
 from mast.core.tensors import check_finite, read_tensors
-from mast.encoders.load import Loaded, load, source_name
+from mast.encoders.load import Loaded, load
 from mast.methods import ENCODER, Embedding, Method, MethodOutput
 from mast.models import load_encoder
 from mast.models.encoders import RETRAIN, load_whole
@@ -63,7 +62,7 @@ def load_method(run: str | Path) -> Method:
 def load_embedding(run: str | Path) -> Embedding:
     """Load the embedding of a run, whose invariances are chosen when it is used.
 
-    `embedding(images, ignore="color")` gives what is invariant to the operators that destroy
+    `embedding(images, ignore="color")` gives what is invariant to the operators that change
     color, `embedding(images, match="color")` what is exempt from them, so that neighbours agree in
     color.
 
@@ -73,7 +72,7 @@ def load_embedding(run: str | Path) -> Embedding:
     Returns:
         The embedding in evaluation mode, on the CPU: from images (B, channels, H, W) in [0, 1],
         best of side `size`, to (B, D). `trained_with` names the operators that can be chosen, as do
-        the properties of images that they destroy.
+        the properties of images that they change.
 
     Raises:
         UserError: As `load_method`.
@@ -81,24 +80,18 @@ def load_embedding(run: str | Path) -> Embedding:
     return Embedding(load_method(run)).eval()
 
 
-def load_representation(
-    run: str | Path, representation: Representation, size: int | None = None
-) -> Loaded:
-    """Load a representation of a run.
+def load_representation(run: str | Path, representation: str, size: int | None = None) -> Loaded:
+    """Load another representation of a run than its encoder's.
 
     Args:
         run: A run folder.
-        representation: "encoder" (the pooled features), "ensemble" (the parts of a method
-            side by side, such as MAST's masked embeddings) or "embedding".
+        representation: "ensemble" (the parts of a method side by side, such as MAST's masked
+            embeddings) or "embedding".
         size: Side of the views in pixels; that of pretraining if not given.
 
     Raises:
-        UserError: It is no run, or has no such representation.
+        UserError: It has no such representation.
     """
-    if representation == "encoder":
-        return load(run, size)
-    if not RunFolder(run).config.is_file():
-        raise UserError(f"{source_name(run)} has no {representation}: give a run folder")
     loaded, method = load(run, size), load_method(run)
     whole = representation == "embedding"
     module = Embedding(method) if whole else MethodOutput(method, "ensemble")

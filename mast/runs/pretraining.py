@@ -1,36 +1,30 @@
 """A pretraining from its images to its encoder: what it starts from, its losses, its log."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from mast.augment import PRESETS, Pipeline, draw_chosen, draw_views, operators_for
-from mast.config import (
-    PretrainConfig,
-    build_method,
-    deciding,
-    record,
-    refuse_changes,
-    trained_with,
-)
+from mast.augment.pipeline import is_fused
+from mast.config import PretrainConfig, build_method, deciding, record, refuse_changes
 from mast.core.checkpoint import saved
 from mast.core.compute import Compute
 from mast.core.display import doing, say
-from mast.core.errors import UserError, counted, visible
+from mast.core.errors import OutOfMemoryError, UserError, counted, is_out_of_memory, visible
 from mast.core.launch import resolve, started, type_of
 from mast.core.loop import Losses, StepResult, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.reading import Reading, read_reading
 from mast.core.run import RunFolder
-from mast.data import Batch, Loader, open_loader
+from mast.data.loader import Batch, Loader, open_loader
 from mast.evaluation.online import online_scores
 from mast.methods import METHODS, Method, save_embedding
 from mast.models import save_encoder, synchronise_batchnorm
-from mast.runs.acceleration import FOR_IMAGES, compiles
 from mast.runs.start import start
 
 if TYPE_CHECKING:
@@ -161,20 +155,15 @@ def _open_folder(
     config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Loader, method: Method
 ) -> dict[str, Any] | None:
     """Open the folder of a run, with weights for a new one; a description of these."""
-    started_from, checkpoint = None, saved(run.last)
-    if not run.encoder.is_file() and not checkpoint:
+    started_from = None
+    if not run.encoder.is_file() and not saved(run.last):
         started_from = start(method, config)
         described = (started_from or {}).get("reading")
         ends = read_reading(described).ends if described is not None else feed.reading.ends
         if feed.reading.layout.deep and ends != feed.reading.ends:
             fabric.print(f"the weights are of images with {ends} as 0 to 1 (data.range)")
     method.encoder.reading = None if feed.reading == Reading() else feed.reading
-    if run.encoder.is_file():
-        refuse_changes(run, trained_with(run), run.embedding, deciding(config))
-    else:
-        kept = checkpoint.get("kept")  # not verified yet
-        before = kept.get("config", {}) if isinstance(kept, dict) else {}
-        refuse_changes(run, before, run.last, deciding(config))
+    refuse_changes(run, config)
     if fabric.is_global_zero and not run.encoder.is_file():
         run.open(record(config))
     return started_from
@@ -220,6 +209,40 @@ def _write_provenance(
             "skipped": feed.skipped,
         },
     )
+
+
+# ------------------------------------------------------------------------------------ device
+
+FOR_IMAGES = 0.25  # share of a GPU's free memory that the images of a set may take
+
+
+def compiles(config: PretrainConfig, device: torch.device, processes: int) -> bool:
+    """Whether the parts of a method are compiled: by default on a GPU where Triton works."""
+    if not config.cuda_graphs:
+        return is_fused(device) if config.compile is None else config.compile
+    if device.type != "cuda" or processes > 1 or config.accumulate > 1:
+        raise UserError(
+            "cuda_graphs needs a GPU, one process and accumulate 1, got "
+            f"{device.type}, {processes} and {config.accumulate}"
+        )
+    return True
+
+
+@contextmanager
+def fitting(config: PretrainConfig, device: torch.device) -> Iterator[None]:
+    """If memory runs out in the block, say in an `OutOfMemoryError` what shrinks the run."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        helps = ["a smaller batch_size", "a smaller size", "a smaller encoder.name"]
+        if config.objective.needs_whole_batch is None:
+            helps.insert(0, f"accumulate {2 * config.accumulate}")
+        if device.type == "cuda" and config.data.resident_gb != 0:
+            helps += ["data.resident_gb 0"]
+        why = str(error).partition("\n")[0].partition(". ")[0][:200]
+        raise OutOfMemoryError(f"out of memory ({why}). What helps: {', '.join(helps)}") from error
 
 
 # ---------------------------------------------------------------------- optimizer and losses

@@ -52,7 +52,7 @@ SOFTER, SIGMAS = (
     (1.5, 2.0, 3.0, 4.0),
 )  # deviations of Laplacians that are not blurred to be compared
 FLAT = 0.5  # gray levels of deviation of a Laplacian that says nothing
-# What an edit may change, and the property of the image that this destroys.
+# What an edit may change, and the property of the image that this changes.
 CHANGES = {
     "cropped": "position", "extended": "position", "turned": "orientation",
     "mirrored": "orientation", "stretched": "orientation", "inverted": "color", "gray": "color",

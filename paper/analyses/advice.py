@@ -28,7 +28,7 @@ UNMEASURED = "not measured"
 class Advice(PaperAnalysis):
     """The accuracy that a task loses where an operator acts on half of its images.
 
-    `mast evaluate --protocols retained` measures it with a probe that learns from changed images
+    The protocol `retained` measures it with a probe that learns from changed images
     too, so the loss is what the operator hides of the class. A task needs what an operator destroys
     where the 95 % interval over images lies below a loss of 2 points, and can afford the operator
     where it lies above. A task that the encoder knows no better than chance gets no verdict.

@@ -16,7 +16,7 @@ from mast.losses import soft_cross_entropy
 from mast.losses.precision import product, tempered
 from mast.methods.base import Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Queue, Teacher
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLP, MLPConfig
 
 
 @dataclass
@@ -44,13 +44,13 @@ class CLSA(Method):
     config: CLSAConfig
     unit_length = True
 
-    def __init__(
-        self, config: CLSAConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.projector = MLP(encoder.dim, config.projector, layers=2, inner_norm=False, bias=True)
-        self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
-        self.queue = Queue(config.queue, config.projector.dim, seed)
+    def build(self) -> None:
+        config = self.config
+        self.projector = MLP(
+            self.encoder.dim, config.projector, layers=2, inner_norm=False, bias=True
+        )
+        self.teacher = Teacher(self.encoder, self.projector, config.momentum, rises=False)
+        self.queue = Queue(config.queue, config.projector.dim, self.seed)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """Two terms of one weight, "contrast" and "strong"."""

@@ -14,7 +14,6 @@ from mast.losses.precision import full
 from mast.methods.base import PairMethod
 from mast.methods.moco import MoCoConfig, contrast_with_queue
 from mast.methods.parts import HostInputs, Images, Queue, Teacher
-from mast.models import Encoder
 
 
 @dataclass
@@ -35,12 +34,11 @@ class IFM(PairMethod):
     config: IFMConfig
     shape: ClassVar = {"layers": 2, "inner_norm": False, "bias": True}
 
-    def __init__(
-        self, config: IFMConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
-        self.queue = Queue(config.queue, config.projector.dim, seed)
+    def build(self) -> None:
+        super().build()
+        config = self.config
+        self.teacher = Teacher(self.encoder, self.projector, config.momentum, rises=False)
+        self.queue = Queue(config.queue, config.projector.dim, self.seed)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "contrast"."""

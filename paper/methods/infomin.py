@@ -16,7 +16,7 @@ from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Noise, Queue, Teacher
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLP, MLPConfig
 
 SIDE = 3  # cells of a jigsaw along each side of an image
 PIECES = SIDE**2
@@ -54,10 +54,8 @@ class InfoMin(Method):
     config: InfoMinConfig
     unit_length = True
 
-    def __init__(
-        self, config: InfoMinConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        config, encoder = self.config, self.encoder
         encoder.check_side(side_of_piece(encoder.size))
         sizes, dim = config.projector, config.projector.dim
         self.projector, self.of_pieces = (
@@ -65,8 +63,8 @@ class InfoMin(Method):
         )
         self.of_jigsaw = nn.Linear(PIECES * dim, dim)
         self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
-        self.queue = Queue(config.queue, dim, seed)
-        self.noise = Noise(seed, 3 * PIECES)  # two numbers for its place, one for the order
+        self.queue = Queue(config.queue, dim, self.seed)
+        self.noise = Noise(self.seed, 3 * PIECES)  # two numbers for its place, one for the order
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """Two terms, "contrast" and "jigsaw"."""

@@ -15,8 +15,8 @@ from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import Method, MethodConfig, output_of, spread
-from mast.methods.parts import HostInputs, Images, Queue, Teacher, check_properties, destroyers
-from mast.models import MLP, Encoder, MLPConfig
+from mast.methods.parts import HostInputs, Images, Queue, Teacher, changing, check_properties
+from mast.models import MLP, MLPConfig
 
 
 @dataclass
@@ -25,7 +25,7 @@ class LooCConfig(MethodConfig):
 
     Attributes:
         preserved: Properties of an image, each preserved by a head of its own; the views have to
-            share the operators that destroy them, in this order (`--views looc`).
+            share the operators that change them, in this order (`--views looc`).
         queue: Embeddings of earlier images that are negatives, of each head.
     """
 
@@ -43,11 +43,11 @@ class LooCConfig(MethodConfig):
 
     def check_views(self, preset: Preset) -> None:
         shared = [view.shares for view in preset.views[2:]]
-        wanted = [destroyers(preset.operators, (name,)) for name in self.preserved]
+        wanted = [changing(preset.operators, (name,)) for name in self.preserved]
         if len(preset.views) < 2 or shared != wanted or () in wanted:
             raise UserError(
                 f"LooC that preserves {', '.join(self.preserved)} needs views that share the "
-                f"operators which destroy each of these, {wanted}, and these views share {shared}; "
+                f"operators which change each of these, {wanted}, and these views share {shared}; "
                 "the preset looc is for color and orientation"
             )
 
@@ -77,22 +77,20 @@ class LooC(Method):
 
     There is no official code; this is MoCo v2 with the heads of the paper's Eq. 2. The first view
     is the query; the second is drawn independently, and each further one shares with the query the
-    decisions of the operators that destroy one property. To the head of that property only this
+    decisions of the operators that change one property. To the head of that property only this
     view is positive, and the other views of the image are negative.
     """
 
     config: LooCConfig
     projector: ParallelHeads
 
-    def __init__(
-        self, config: LooCConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        config = self.config
         count = 1 + len(config.preserved)
-        self.projector = ParallelHeads(encoder.dim, config.projector, count)
-        self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
+        self.projector = ParallelHeads(self.encoder.dim, config.projector, count)
+        self.teacher = Teacher(self.encoder, self.projector, config.momentum, rises=False)
         self.queues = nn.ModuleList(
-            Queue(config.queue, config.projector.dim, seed + head) for head in range(count)
+            Queue(config.queue, config.projector.dim, self.seed + head) for head in range(count)
         )
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import NEGATIVES, PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images, Teacher
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLP, MLPConfig
 
 
 @dataclass
@@ -35,12 +35,10 @@ class MoCoV3(PairMethod):
     config: MoCoV3Config
     shape: ClassVar = {"layers": 2, "last_norm": "plain"}
 
-    def __init__(
-        self, config: MoCoV3Config, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        sizes = config.projector
-        super().__init__(config, encoder, operators, seed)
-        self.teacher = Teacher(encoder, self.projector, config.momentum)
+    def build(self) -> None:
+        sizes = self.config.projector
+        super().build()
+        self.teacher = Teacher(self.encoder, self.projector, self.config.momentum)
         self.predictor = MLP(sizes.dim, sizes, layers=2)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:

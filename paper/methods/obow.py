@@ -19,7 +19,7 @@ from mast.losses import soft_cross_entropy
 from mast.losses.precision import full, product
 from mast.methods.base import TWO_OR_MORE, Method, MethodConfig, output_of, spread
 from mast.methods.parts import HostInputs, Images, Queue, Teacher
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLP, MLPConfig
 
 DECAY = 0.99  # of the mean distance to the nearest word, which is 0.5 at first
 WINDOW = 3  # locations a side, over which a new word is the mean
@@ -58,15 +58,13 @@ class OBoW(Method):
     config: OBoWConfig
     nearest: Tensor
 
-    def __init__(
-        self, config: OBoWConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        encoder = self.encoder
         self.generator = MLP(
             encoder.map_dim, MLPConfig(2 * encoder.map_dim, encoder.dim), layers=2, bias=True
         )
-        self.teacher = Teacher(encoder, nn.Identity(), config.momentum)  # words are of its map
-        self.words = Queue(config.words, encoder.map_dim, seed)
+        self.teacher = Teacher(encoder, nn.Identity(), self.config.momentum)  # words are of its map
+        self.words = Queue(self.config.words, encoder.map_dim, self.seed)
         scale = encoder.map_dim**0.5  # features are not of unit length
         self.words.key_ND.mul_(scale).clamp_(min=0)
         self.register_buffer("nearest", torch.tensor(0.5))

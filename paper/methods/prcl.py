@@ -16,7 +16,7 @@ from mast.losses import pixel_error
 from mast.methods.base import PairMethod
 from mast.methods.moco import MoCoConfig, contrast_with_queue
 from mast.methods.parts import HostInputs, Images, Noise, Queue, Teacher, count_shown
-from mast.models import MLP, Encoder, MLPConfig, patches_of, picked
+from mast.models import MLP, MLPConfig, patches_of, picked
 
 
 @dataclass
@@ -44,10 +44,9 @@ class PrCL(PairMethod):
     config: PrCLConfig
     shape: ClassVar = {"layers": 2, "inner_norm": False, "bias": True}
 
-    def __init__(
-        self, config: PrCLConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
+    def build(self) -> None:
+        super().build()
+        config, encoder = self.config, self.encoder
         grid = math.isqrt(encoder.locations)
         if grid**2 != encoder.locations or encoder.size % grid:
             raise UserError(
@@ -56,8 +55,8 @@ class PrCL(PairMethod):
                 "pixels"
             )
         self.teacher = Teacher(encoder, self.projector, config.momentum, rises=False)
-        self.queue = Queue(config.queue, config.projector.dim, seed)
-        self.noise = Noise(seed, encoder.locations)
+        self.queue = Queue(config.queue, config.projector.dim, self.seed)
+        self.noise = Noise(self.seed, encoder.locations)
         self.seen = count_shown(config.hidden, encoder.locations)
         self.side = encoder.size // grid
         sizes = MLPConfig(encoder.map_dim, encoder.channels * self.side**2)

@@ -17,7 +17,7 @@ from mast.losses.precision import full
 from mast.methods.base import PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images
 from mast.methods.simsiam import SimSiamConfig
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLP, MLPConfig
 
 
 @dataclass
@@ -37,12 +37,10 @@ class VISimSiam(PairMethod):
     shape: ClassVar = {"last_norm": "plain"}
     steady = ("predictor.",)
 
-    def __init__(
-        self, config: VISimSiamConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        dim = config.projector.dim
-        self.predictor = MLP(dim, MLPConfig(config.bottleneck, dim + 1), layers=2, bias=True)
+    def build(self) -> None:
+        super().build()
+        dim = self.config.projector.dim
+        self.predictor = MLP(dim, MLPConfig(self.config.bottleneck, dim + 1), layers=2, bias=True)
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "likelihood"."""

@@ -9,12 +9,14 @@ from paper.protocols.embedding import EmbeddingProbe
 from paper.protocols.ensemble import Ensemble
 from paper.protocols.fewshot import FewShot
 from paper.protocols.linear_sgd import LinearSgd
+from paper.protocols.retained import Retained
 from paper.protocols.retrieval import Retrieval
 from paper.protocols.rotation import Rotation
 from paper.protocols.semi import Semi
 from paper.protocols.svm import Svm
 
 PROTOCOLS: dict[str, Entry[Evaluator[Any]]] = {
+    "retained": Entry("accuracy lost when an operator changes half of the images", Retained),
     "linear_sgd": Entry("a linear layer by SGD on cropped and flipped views", LinearSgd),
     "fewshot": Entry("a few labels per class, and episodes of a few classes", FewShot),
     "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),

@@ -5,11 +5,14 @@ M test images, D dimensions of the embedding, T targets, K operators.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, final
 
 import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
 
 from mast.augment import PROPERTIES
 from mast.core.errors import UserError
@@ -18,10 +21,31 @@ from mast.evaluation.agreement import chance, retrieve
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.evaluator import Evaluator
-from mast.models import SearchSpace, exempt_blocks, space_of_heads
+from mast.models import exempt_blocks
 
 PRECISION = "precision_"  # of the nearest images; what follows names a space
 TOLD = "told_"  # of a space that heads read; what follows names the operators that they predict
+
+
+class SearchSpace(NamedTuple):
+    """What images are compared in.
+
+    Attributes:
+        of: "representation" or "embedding".
+        seen: Maps the features_BD of either to those that are compared.
+    """
+
+    of: str
+    seen: Callable[[Tensor], Tensor] = Tensor.float
+
+
+def space_of_heads(weights: Mapping[str, Tensor], operators: Sequence[str]) -> SearchSpace:
+    """The hidden units of the heads that predict some operators, side by side.
+
+    `weights` are, by operator, weight_HC of the first layer of its head over the representation.
+    """
+    weight_HC = torch.cat([weights[name] for name in operators])
+    return SearchSpace("representation", partial(F.linear, weight=weight_HC))
 
 
 @final
@@ -33,7 +57,7 @@ class Retrieval(Evaluator[EvaluationData]):
     each distinct mask of the run, named by its operators, `match_<operators>`, the dimensions that
     are exempt from them, and `ignore_<operators>`, those that are invariant to them; and where
     heads tell operators from the representation, `told_<operators>`, what the first layer of each
-    reads, and of those that destroy the same property together.
+    reads, and of those that change the same property together.
     Queries to which no other image has the same label are left out.
 
     Args:

@@ -38,9 +38,6 @@ def test_masks_that_are_the_same_that_share_nothing_and_that_are_zero() -> None:
     assert "0 of 3 pairs of masks have a cosine above" in question.caption(apart)
     one = question.compute(whole(masks=torch.eye(3) * torch.tensor([1.0, 1.0, 0.0])))
     assert "invert: all zero" in question.caption(one)
-    grid = question.details(one).grid
-    assert grid.rows[0][1:] == (100, 0, pytest.approx(100 / 3), 0)
-    assert grid.rows[2][3] == 0
     question.draw(question.compute(whole(masks=torch.zeros(2, 3))))
 
 

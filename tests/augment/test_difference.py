@@ -148,7 +148,7 @@ def test_what_other_operators_hide_is_nan() -> None:
     assert not any(hidden_BT.any() for hidden_BT in hidden.values())
 
 
-def test_every_operator_destroys_one_property() -> None:
+def test_every_operator_changes_one_property() -> None:
     assert sorted(name for names in PROPERTIES.values() for name in names) == sorted(OPERATORS)
     assert not set(PROPERTIES) & set(OPERATORS)  # a word means one or the other
     assert PROPERTIES["color"][:3] == ("color_jitter", "band_jitter", "grayscale")

@@ -1,11 +1,13 @@
-"""Every operator is one row: fixed parameters and a reference, run in every mode.
+"""Every operator is one row: fixed parameters and a reference, for PyTorch, Numba and Triton.
 
 Legend: B samples, C channels, H and W pixels.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
+from unittest.mock import patch
 
 import kornia
 import pytest
@@ -14,13 +16,18 @@ from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as reference
 
-from mast.augment import OPERATORS
+from mast.augment import OPERATORS, Operator, Record, operators_for
 from mast.augment.operators.color import ORDERS
 from mast.augment.operators.filters import motion_kernels
+from mast.augment.operators.geometry import GeometricOperator
 from mast.augment.operators.noise import normal_field
+from mast.augment.warp import Warp
+from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 
 SIDE = 48
+COMPILED = 1e-4  # a fortieth of an 8-bit level; compiled Gaussians are cut at four sigmas
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")  # where Triton's kernels run
 BILINEAR = InterpolationMode.BILINEAR
 
 
@@ -33,6 +40,11 @@ class Row:
     expected: Callable[..., Tensor]
     tolerance: float
     border: int = 0  # pixels at the border that the reference fills in its own way
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def operator(self) -> Operator:
+        return OPERATORS[self.name](SIDE, **self.options)
 
 
 def crop(image, area, ratio, left, top, **fallback):
@@ -161,6 +173,13 @@ ROWS = [
         lambda x, sigma: reference.gaussian_blur(x, [5, 5], [sigma, sigma]),
         1e-5,
     ),
+    Row(
+        "gaussian_blur",
+        {"sigma": [0.5, 1.0, 3.0, 5.0]},
+        lambda x, sigma: reference.gaussian_blur(x, [19, 19], [sigma, sigma]),
+        1e-5,
+        options={"extent": 0.4},
+    ),
     Row("shear_x", SHEARS, lambda x, shear: affine(x, (shear, 0.0), center=[0, 0]), 1e-4, border=1),
     Row("shear_y", SHEARS, lambda x, shear: affine(x, (0.0, shear), center=[0, 0]), 1e-4, border=1),
     Row("translate_x", SHIFTS, lambda x, shift: affine(x, translate=(shift * SIDE, 0)), 1e-4),
@@ -202,7 +221,7 @@ def images() -> Tensor:
     images = (images + 0.2 * torch.randn(images.shape, generator=generator)).clamp(0, 1)
     images[:, :, 30:40, 5:20] = coarse[:, :, :1, :1]
     images[1, :, 10:20, 30:40] = torch.tensor([1.0, 0.0, 0.0])[:, None, None]
-    return images
+    return images.mul(255).round() / 255
 
 
 def tensors(row: Row) -> dict[str, Tensor]:
@@ -210,14 +229,58 @@ def tensors(row: Row) -> dict[str, Tensor]:
 
 
 def test_one_row_for_every_operator():
-    assert sorted(row.name for row in ROWS) == sorted(OPERATORS)
+    assert {row.name for row in ROWS} == {*OPERATORS}
     assert all(operator.name == name for name, operator in OPERATORS.items())
 
 
-@rows
-def test_equals_the_reference(row, images):
-    views = OPERATORS[row.name](SIDE).apply(images, tensors(row))
+def applied(
+    kernels: str,
+    operator: Operator,
+    images: Tensor,
+    parameters: dict[str, Tensor],
+    applied_B: Tensor,
+) -> Tensor:
+    """Images of which some drew an operator, by one of three kernels."""
+    if kernels == "PyTorch":
+        views = images.clone()
+        own = {key: values[applied_B] for key, values in parameters.items()}
+        views[applied_B] = operator.apply(images[applied_B], own)
+        return views
+    if kernels == "Numba":
+        views = images.clone()
+        step = operator.compiled(applied_B, parameters)
+        for some in (slice(0, 2), slice(2, 4)):
+            step(views[some].numpy(), some)
+        return views
+    chain = pytest.importorskip("mast.augment.fused.chain")
+    record = Record((operator.name,), applied_B[:, None], {operator.name: parameters})
+    every_B = torch.ones(4, dtype=torch.bool)
+    whole = Warp(torch.eye(3).repeat(4, 1, 1), torch.ones(4, 2), every_B, ~every_B)
+    canvas = images.mul(255).round().to(DEVICE, torch.uint8).permute(0, 2, 3, 1).contiguous()
+    views = torch.full((4, 3, SIDE, SIDE), torch.nan, device=DEVICE)
+    with patch.object(chain, "BLOCK", 1024):  # an interpreter takes its time for a program
+        chain.draw_views([operator], Canvases.of(canvas), whole, record, views)
+    return views.cpu()
+
+
+@pytest.mark.parametrize(
+    ("kernels", "row"),
+    [
+        pytest.param(kernels, row, marks=marks, id=f"{kernels}-{row.name}")
+        for kernels, marks in (("PyTorch", ()), ("Numba", ()), ("Triton", pytest.mark.slow))
+        for row in ROWS
+        if kernels == "PyTorch" or not issubclass(OPERATORS[row.name], GeometricOperator)
+        if kernels != "Triton" or row.name in operators_for(3)
+    ],
+)
+def test_equals_the_reference(kernels, row, images):
+    applied_B = torch.tensor([True, kernels == "PyTorch", True, True])
+    views = applied(kernels, row.operator, images, tensors(row), applied_B)
+    tolerance = row.tolerance if kernels == "PyTorch" else max(row.tolerance, COMPILED)
     for i, image in enumerate(images):
+        if not applied_B[i]:  # it keeps its pixels
+            torch.testing.assert_close(views[i], image, rtol=0, atol=1e-6)
+            continue
         own = {key: values[i] for key, values in row.parameters.items()}
         expected = row.expected(image, **own)
         difference = (views[i] - expected).abs().amax(dim=0)
@@ -225,12 +288,12 @@ def test_equals_the_reference(row, images):
             inner = well_inside(row, own)
             assert inner.float().mean() > 0.5
             difference = difference[inner]
-        assert difference.max() <= row.tolerance
+        assert difference.max() <= tolerance
 
 
 def well_inside(row: Row, own: dict[str, float]) -> Tensor:
     """Pixels whose bilinear neighbours all lie in the image."""
-    operator = OPERATORS[row.name](SIDE)
+    operator = row.operator
     parameters = {key: torch.tensor([value]) for key, value in own.items()}
     moved = operator.matrices(parameters, torch.ones(1))
     grid_V = (torch.arange(SIDE) + 0.5) / SIDE
@@ -243,7 +306,7 @@ def well_inside(row: Row, own: dict[str, float]) -> Tensor:
 @rows
 def test_conformance(row, images):
     """Samples are independent, finite, in range and reproducible; inputs stay as they are."""
-    operator, parameters, before = OPERATORS[row.name](SIDE), tensors(row), images.clone()
+    operator, parameters, before = row.operator, tensors(row), images.clone()
     views = operator.apply(images, parameters)
     assert torch.equal(images, before)
     assert views.data_ptr() != images.data_ptr()
@@ -329,16 +392,8 @@ def test_noise_is_normal_and_independent():
     ("name", "options"),
     [
         ("sobel", {"blend": (0.0, 5.0)}),
-        ("solarize", {"threshold": (128.0, 128.0)}),
-        ("random_resized_crop", {"scale": (20.0, 100.0)}),
-        ("random_resized_crop", {"ratio": (0.0, 1.0)}),
-        ("translate_x", {"shift": (10.0, 20.0)}),
-        ("cutout", {"side": (10.0, 20.0)}),
         ("posterize", {"bits": (8, 4)}),
-        ("motion_blur", {"taps": (1, 3)}),
         ("color_jitter", {"hue": 36.0}),
-        ("gaussian_noise", {"std": (-1.0, 0.0)}),
-        ("gaussian_blur", {"sigma": (0.0, 1.0)}),
         ("rotate", {"angle": (0.0, float("nan"))}),
         ("invert", {"probability": 1.5}),
     ],

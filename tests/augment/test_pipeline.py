@@ -221,20 +221,6 @@ def test_errors_name_the_nearest_choice(operators, views, message):
         Pipeline(Preset(operators, views), SIZE)
 
 
-def test_solarize_acts_behind_the_blur():
-    names = ("gaussian_blur", "solarize")
-    pipeline = Pipeline(Preset(names, (View(),)), 24, compiled=False)
-    (record,) = pipeline.draw(4, generator())
-    record = replace(record, applied_BK=torch.ones(4, 2, dtype=torch.bool))
-    canvas = torch.randint(0, 256, (4, 24, 24, 3), dtype=torch.uint8, generator=generator())
-    blur, solarize = (OPERATORS[name](24) for name in names)
-    expected = canvas.permute(0, 3, 1, 2).float() / 255
-    for operator in (blur, solarize):
-        expected = operator.apply(expected, record.parameters[operator.name])
-    views = pipeline.views(Canvases.of(canvas, torch.ones(4)), (record,)).images[0]
-    torch.testing.assert_close(views, expected, rtol=0, atol=1e-5)
-
-
 def test_the_order_of_a_preset_does_not_change_the_order_of_action(batch):
     names = PRESETS["mast19"].operators
     forth = Pipeline(Preset(names, (View(),)), SIZE)

@@ -11,17 +11,11 @@ import torch
 import mast
 from mast.analyses import ANALYSES
 from mast.cli import main
-from mast.commands.analyze import parts_of
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from paper import analyses
 from paper.__main__ import PROGRAM
 from paper.advise import advise
-
-
-def test_signs_of_drawn_sets_in_a_path_are_no_drawn_set(photos: Path, tmp_path: Path) -> None:
-    (tmp_path / "a+b@c").symlink_to(photos)
-    assert {"train", "test"} <= parts_of(str(tmp_path / "a+b@c")).keys()
 
 
 @pytest.mark.slow

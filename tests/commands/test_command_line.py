@@ -4,7 +4,6 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import yaml
 
 import mast
 from mast.cli import main
-from mast.cli.verbs import REGISTRIES, TOPICS, VERBS, named
+from mast.cli.verbs import TOPICS, VERBS, named
 from mast.cli.words import arguments_of, options_of
 from mast.recipes import RECIPES
 
@@ -29,13 +28,12 @@ Configure = Callable[..., mast.PretrainConfig]
         ("pretrain photos size=8 --size 8", "size is given twice"),
         ("pretrain toys --recipe mast_c5_smal", "Did you mean 'mast_c5_small'"),
         ("pretrain --epochs 1 photos more", "expected one folder of images, then key=value"),
-        ("embed timm:resnet18", "data is an encoder: give photos, then --encoder timm:resnet18"),
-        ("embed photos --encoder .", "encoder . is a folder without encoder.safetensors"),
+        ("embed photos", "data: no folder photos, and no set such as"),
         ("embed b --encoder a --out c --threads 0", "threads: expected 1 to"),
         ("pretrain epochs=none", "expected epochs to be a whole number, got 'none'"),
         ("pretrain toys --out=", "out is empty"),
         ("evaluate resnet18 --untrained true", "expected protocol.setting=value, such as"),
-        ("pretrain --config no-such.yaml", "no configuration file"),
+        ("pretrain --config no-such.yaml", "cannot read no-such.yaml"),
         ("show recipies", "Did you mean 'recipes'"),
     ],
 )
@@ -72,10 +70,14 @@ def test_every_command_has_help_of_every_parameter(
 def test_help_and_mistakes_in_words_come_without_pytorch() -> None:
     """Neither imports PyTorch or NumPy, nor says a traceback."""
     words = [["--help"], ["show"], ["evalaute"], *([*name.split(), "--help"] for name in NAMES)]
-    words += [["embed"], ["embed", "photos", "--sed", "1"], ["embed", "photos", "--seed", "x"],
-              ["neighbours", "photos", "--query", "0", "--seed", "-1"],
-              ["embed", "timm:resnet18"], ["embed", "photos", "--encoder", "."]]  # fmt: skip
-    codes = [0, 0, 2, *[0] * len(NAMES), *[2] * 6]
+    words += [
+        ["embed"],
+        ["embed", "photos", "--sed", "1"],
+        ["embed", "photos", "--seed", "x"],
+        ["neighbours", "photos", "--query", "0", "--seed", "-1"],
+        ["embed", "photos"],
+    ]
+    codes = [0, 0, 2, *[0] * len(NAMES), *[2] * 5]
     code = (
         "import sys; sys.modules.update(torch=None, numpy=None); from mast.cli import main; "
         f"codes = [main(words) for words in {words}]; assert codes == {codes}, codes"
@@ -85,15 +87,7 @@ def test_help_and_mistakes_in_words_come_without_pytorch() -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.lower().count("usage: ") == 2 + len(NAMES)
-    assert ended.stderr.count("\n") == 7
-
-
-def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    for topic, place in REGISTRIES.items():
-        module, _, name = place.partition(":")
-        assert main(["show", topic]) == 0
-        shown = capsys.readouterr().out
-        assert all(f"  {key} " in shown for key in getattr(import_module(module), name))
+    assert ended.stderr.count("\n") == 6
 
 
 def test_fields_are_shown_with_their_texts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,9 +145,3 @@ def test_a_fault_is_one_line_unless_it_is_looked_for(
     monkeypatch.setenv("MAST_DEBUG", "1")
     with pytest.raises(type(error)):
         main(["show", "recipes"])
-
-
-def test_a_name_that_no_file_can_have_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (f"evaluate {'a' * 300}/b", f"pretrain --config {'a' * 300}", "report ~nobody/x"):
-        assert main(words.split()) == 2
-        assert capsys.readouterr().err.count("\n") == 1

@@ -63,8 +63,8 @@ def test_features_of_a_file_take_the_place_of_their_encoder(
     fitted = mast.fit(photos / "train", file, settings={"penalties": [0.1]})
     own = mast.load_classifier(fitted.path, mast.load_encoder(run))
     assert mast.evaluate(own, photos)[0].targets["class"].values["top1"] > 0
-    by_model = mast.predict(photos / "test", own, "by_model.csv").path.read_text()
-    by_file = mast.predict(photos / "test", fitted.path, "by_file.csv", file).path.read_text()
+    by_model = mast.predict(photos / "test", own, "by_model.csv").file.read_text()
+    by_file = mast.predict(photos / "test", fitted.path, "by_file.csv", file).file.read_text()
     assert [row.split(",")[:2] for row in by_file.splitlines()] == [
         row.split(",")[:2] for row in by_model.splitlines()
     ]

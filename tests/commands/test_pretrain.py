@@ -94,23 +94,6 @@ def test_the_run_folder_says_what_happened(tiny: Configure) -> None:
     assert run.tensorboard.is_dir()
 
 
-def test_a_method_is_told_the_progress_of_the_run(
-    tiny: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before, after = [], []
-    forward = MastC.forward
-
-    def recorded(self: MastC, views: Any, progress: float) -> dict[str, torch.Tensor]:
-        before.append(progress)
-        return forward(self, views, progress)
-
-    monkeypatch.setattr(MastC, "forward", recorded)
-    monkeypatch.setattr(MastC, "after_step", lambda _, progress: after.append(progress))
-    mast.pretrain(tiny(epochs=1))
-    assert before == [step / 3 for step in range(3)]
-    assert after == [step / 3 for step in range(1, 4)]
-
-
 @pytest.mark.slow
 def test_a_run_that_is_stopped_in_the_middle_ends_as_one_that_is_not(
     tiny: Configure, tmp_path: Path
@@ -192,12 +175,13 @@ def test_a_complete_run_is_left_alone_and_another_configuration_refused(tiny: Co
     assert mast.load_method(run.path).operators == ("horizontal_flip", "gaussian_blur")
     steps = [line["step"] for line in run.read_metrics() if "loss" in line]
     assert steps[-1] == 3  # 48 images, 16 per step, in parts of 8
-    before = run.encoder.stat().st_mtime_ns
+    before, written = run.encoder.stat().st_mtime_ns, run.config.read_bytes()
     config = read(run.config)
     mast.pretrain(replace(config, threads=1, log_every=3))  # which do not change the result
     assert run.encoder.stat().st_mtime_ns == before
     with pytest.raises(UserError, match=r"batch_size=8, and .* trained with 16"):
         mast.pretrain(replace(config, batch_size=8))
+    assert run.config.read_bytes() == written
 
 
 def test_changed_images_are_refused(
@@ -218,12 +202,9 @@ def test_changed_images_are_refused(
         ({"batch_size": 7, "accumulate": 2}, "batch_size 7 must be a multiple"),
         ({"batch_size": 64}, "fewer than one batch"),
         ({"schedule": {"stage1": 0.6, "full": 0.5}}, "schedule.stage1 <= schedule.full"),
-        ({"encoder": {"name": "resnet81"}}, "Did you mean 'resnet18'"),
-        ({"operators": []}, "operators is empty"),
         ({"views": "mast5", "operators": ["rotate"]}, "unknown operator of these views 'rotate'"),
         ({"data": "nowhere"}, "no folder 'nowhere'"),
-        ({"cuda_graphs": True, "accumulate": 2}, "cuda_graphs needs batches computed whole"),
-        ({"cuda_graphs": True}, "cuda_graphs is for a GPU, and this run is on cpu"),
+        ({"cuda_graphs": True, "accumulate": 2}, "accumulate 1, got cpu, 1 and 2"),
     ],
 )
 def test_what_cannot_run_is_refused(
@@ -232,16 +213,3 @@ def test_what_cannot_run_is_refused(
     with pytest.raises(UserError, match=message):
         mast.pretrain(tiny("mast_c5_distance_small", **changes))
     assert not (tmp_path / "run").exists()
-
-
-def test_what_runs_out_of_memory_names_what_shrinks_it(
-    tiny: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def step(*inputs: Any) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.\nGPU 0 has")
-
-    monkeypatch.setattr(MastC, "step", step)
-    with pytest.raises(UserError) as raised:
-        mast.pretrain(tiny("mast_c5_distance_small"))
-    (line,) = str(raised.value).splitlines()
-    assert line.startswith("out of memory (CUDA out of memory). What helps: accumulate 2, a small")

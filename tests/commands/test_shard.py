@@ -22,14 +22,6 @@ def sharded(photos: Path, out: Path, **changed: Any) -> Path:
     return command.shard(photos / "train", out, **({"size": SIDE, "images": 20} | changed)).path
 
 
-def test_a_strip_that_no_jpeg_holds_is_left_out_and_named(tmp_path: Path) -> None:
-    for name, size in (("strip", (66_000, 1)), ("photo", (20, 30))):
-        Image.new("RGB", size).save(tmp_path / f"{name}.png")
-    for form, count in (("jpg", 1), ("bmp", 2)):
-        made = command.shard(tmp_path, tmp_path / "out" / form, format=form, max_broken=0.5)
-        assert (made.images, made.broken) == (count, 2 - count)
-
-
 def test_the_same_command_goes_on(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,29 +58,6 @@ def test_a_shard_that_is_cut_short_is_written_again(photos: Path, tmp_path: Path
         (root / "000001.tar").write_bytes(before[:length])
         sharded(photos, root)
         assert (root / "000001.tar").read_bytes() == before
-
-
-OTHERS = {
-    "a shard": {"000000.tar": "theirs"},
-    "a plan of something else": {"plan.json": '{"monday": "rest"}', "000000.tar": "theirs"},
-}
-
-
-@pytest.mark.parametrize("case", OTHERS)
-def test_a_folder_of_others_is_left_alone(
-    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before any work, such as a download."""
-    monkeypatch.setattr("mast.data.open_source", lambda *_: pytest.fail("the images were opened"))
-    for wrong in ({"seed": -1}, {"workers": 0}, {"format": "gif"}):
-        with pytest.raises(UserError, match=next(iter(wrong))):
-            command.shard(tmp_path, tmp_path / "new", **wrong)
-    (tmp_path / "set").mkdir()
-    for name, content in OTHERS[case].items():
-        (tmp_path / "set" / name).write_text(content)
-    with pytest.raises(UserError, match=r"out must be a new folder .*set has"):
-        command.shard(tmp_path, tmp_path / "set")
-    assert {file.name: file.read_text() for file in (tmp_path / "set").iterdir()} == OTHERS[case]
 
 
 def test_broken_images_are_left_out_up_to_a_share(
@@ -158,21 +127,6 @@ def test_scenes_are_decoded_once_and_their_tiles_mixed(
         assert found == pytest.approx(aspect)
         assert shards.targets["class"][index] == pieces.targets["class"][of]
     assert not [path for path in made.path.iterdir() if path.is_dir()], "what was cut is kept"
-
-
-def test_other_pages_are_told_of_or_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pages = [Image.new("RGB", (8, 8), (value, 0, 0)) for value in (10, 20, 30)]
-    (tmp_path / "scans").mkdir()
-    pages[0].save(tmp_path / "scans" / "scan.tif", save_all=True, append_images=pages[1:])
-    assert command.shard(tmp_path / "scans", tmp_path / "first").images == 1
-    assert "data.pages=all" in caplog.text
-    caplog.clear()
-    made = command.shard(f"{tmp_path}/scans#pages=all", tmp_path / "all")
-    assert made.images == 3
-    assert not caplog.text
-    source = open_source(f"shards:{made.path}", tmp_path / "root")
-    names = {source.identifier(index) for index in range(3)}
-    assert names == {"scan.tif#1", "scan.tif#2", "scan.tif#3"}
 
 
 def test_cutting_goes_on_where_it_was_stopped(

@@ -76,11 +76,3 @@ def test_values_take_their_type(values: dict[str, Any], name: str, expected: Any
 def test_mistakes_name_the_field(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message.replace("(", r"\(")):
         fields.change(Outer(), values, "option")
-
-
-def test_a_dataclass_from_its_differences() -> None:
-    assert fields.build(Inner, {"limit": 3}, "setting of inner") == Inner(limit=3.0)
-    with pytest.raises(UserError, match=r"unknown setting of inner 'limt'. Did you mean 'limit'"):
-        fields.build(Inner, {"limt": 3}, "setting of inner")
-    with pytest.raises(UserError, match="settings of outer: count must be 0 or more"):
-        fields.build(Outer, {"count": -1}, "settings of outer")

@@ -18,7 +18,7 @@ from mast.core.errors import UserError
 from mast.core.launch import make_fabric
 from mast.core.loop import Training
 from mast.core.stopping import Interrupted, StopRequest
-from mast.core.threads import Prefetcher, wait
+from mast.core.threads import prefetched, wait
 
 Loss = Callable[[nn.Module, Tensor], dict[str, Tensor]]
 NAN = float("nan")
@@ -225,12 +225,12 @@ def test_a_signal_while_a_batch_is_waited_for_saves_what_was_done(
     """As where a store is silent: the steps before are kept, and the wait ends at once."""
     stop = StopRequest()
 
-    def batches(epoch: int, start: int) -> Prefetcher[Tensor]:
+    def batches(epoch: int, start: int) -> Iterator[Tensor]:
         def parts() -> Iterator[Tensor]:
             yield from [torch.ones(4, 3)] * 2 * accumulate
             wait(threading.Event(), 60)
 
-        return Prefetcher(parts())
+        return prefetched(parts())
 
     training = training_of(
         layer(), accumulate=accumulate, stop=stop, checkpoint=tmp_path / "last.pt"

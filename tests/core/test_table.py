@@ -17,20 +17,6 @@ from mast.core.files import out_file
 from mast.core.table import SHOWN, Listing, Shown, TextTable, begins, safe_cell, write_table
 
 
-def test_text_folds_between_words() -> None:
-    table = TextTable(title="fruit", caption="by weight")
-    for name in ("name", "first", "second", "what it is"):
-        table.add_column(name)
-    table.add_row("banana", "-1.0 [-2.5, 0.5]", "2.0 [1.5, 2.5]", "yellow or brown")
-    console = Console(width=44)
-    with console.capture() as captured:
-        console.print(table)
-    text = captured.get()
-    assert max(map(len, text.splitlines())) <= 44
-    for word in ("fruit", "banana", "-1.0", "[-2.5,", "0.5]", "yellow", "by weight"):
-        assert word in text
-
-
 class Whole(Shown):
     """A result that shows a table, and a command that no terminal may break."""
 
@@ -97,14 +83,6 @@ def test_both_kinds_hold_the_same(tmp_path: Path) -> None:
     assert table["cosine"][0].as_py() == COLUMNS["cosine"][0]
 
 
-def test_an_ending_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"out must end in \.csv or \.html, got t\.txt"):
-        out_file("t.txt", {".csv": Path.is_file, ".html": Path.is_file})
-    monkeypatch.setattr("mast.core.files.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'mast-ssl\[parquet\]'"):
-        out_file("t.parquet", {".parquet": Path.is_file})
-
-
 def test_what_cannot_be_written_is_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,16 +91,19 @@ def test_what_cannot_be_written_is_refused_in_one_line(
     with pytest.raises(UserError, match=r"out must be a file, and .*link\.csv is a folder"):
         out_file(tmp_path / "link.csv", CSV)
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(UserError, match=r"pipe\.csv is a named pipe"):
+    with pytest.raises(UserError, match=r"pipe\.csv is a device or a pipe"):
         out_file(tmp_path / "pipe.csv", CSV)
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"cannot write .*: .*/file is not a folder"):
+    with pytest.raises(UserError, match=r"cannot write .*: .*/file is no folder"):
         out_file(tmp_path / "file" / "below" / "t.csv", CSV)
     out_file(tmp_path / "new" / "folder" / "t.csv", CSV)
     assert not (tmp_path / "new").exists()
     monkeypatch.setattr("os.access", lambda place, mode: place != tmp_path)  # root may do all
-    with pytest.raises(UserError, match=f"no permission to write into {tmp_path}"):
+    with pytest.raises(UserError, match=f"{tmp_path} is no folder that may be written"):
         out_file(tmp_path / "new" / "t.csv", CSV)
+    monkeypatch.setattr("mast.core.files.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'mast-ssl\[parquet\]'"):
+        out_file("t.parquet", {".parquet": Path.is_file})
 
 
 def test_a_table_is_known_by_its_first_columns(tmp_path: Path) -> None:

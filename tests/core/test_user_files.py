@@ -16,8 +16,8 @@ def test_a_pipe_a_device_and_a_folder_are_no_configuration(tmp_path: Path) -> No
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "zero.yaml").symlink_to("/dev/zero")
     (tmp_path / "folder.yaml").mkdir()
-    for name, kind in (("pipe", "named pipe"), ("zero", "device"), ("folder", "folder")):
-        with pytest.raises(UserError, match=rf"{name}\.yaml is a {kind}: expected a file"):
+    for name, kind in (("pipe", "device or a pipe"), ("zero", "device"), ("folder", "folder")):
+        with pytest.raises(UserError, match=rf"{name}\.yaml is a {kind}.*: expected a file"):
             load_yaml(tmp_path / f"{name}.yaml")
 
 
@@ -25,7 +25,7 @@ def test_a_pipe_a_device_and_a_folder_are_no_configuration(tmp_path: Path) -> No
     ("content", "message"),
     [
         (b"out: \xff\n", "is not UTF-8 text: invalid start byte at byte 5"),
-        (b"[" * 2_000, "is nested too deeply|is not YAML"),
+        (b"[" * 2_000, "is not YAML"),
         (b"- epochs\n", "holds no fields"),
         (b"a: &a [1]\nb: [*a, *a]\n", "has aliases"),
         (b"a: !!python/object/apply:os.getcwd []\n", "is not YAML"),

@@ -13,7 +13,7 @@ from mast.core.errors import UserError
 from mast.data import open_source, read_canvas
 from mast.data.canvas import open_files
 from mast.data.decode import BrokenImageError, open_image, to_canvas, to_pixels
-from mast.data.folder import Folder
+from mast.data.folder import read_folder
 from mast.data.formats import Bands
 
 RED, BLUE = (200, 40, 40), (40, 60, 200)
@@ -73,7 +73,7 @@ MODES = [
 )
 def test_mode(tmp_path, name, image, options, left, right, tolerance):
     image.save(tmp_path / name, **options)
-    source = Folder(tmp_path)
+    source = read_folder(tmp_path)
     pixels = source.load(0)
     assert pixels.dtype == np.uint8
     assert pixels.shape == (16, 24, 3)
@@ -168,8 +168,8 @@ def test_postscript_that_is_called_as_an_image_is_broken_and_never_run(tmp_path,
         file.write_bytes(PROGRAM)
     opened = Image.open(path)  # which does not run it yet
     for decode in (
-        lambda: Folder(path.parent).load(0),
-        lambda: Folder(path.parent).canvas(0, 8),
+        lambda: read_folder(path.parent).load(0),
+        lambda: read_folder(path.parent).canvas(0, 8),
         lambda: open_files([path], 8),
         lambda: read_canvas(path, 8),
         lambda: read_canvas(opened, 8),

@@ -1,6 +1,7 @@
 """Layouts of folders, their labels, order and fingerprint; and what is no image among them."""
 
 import os
+import re
 import sys
 import unicodedata
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from PIL import Image, features
 
 from mast.core.errors import UserError
-from mast.data import BrokenImageError, DataConfig, Folder, describe, open_canvas, open_source
+from mast.data import BrokenImageError, DataConfig, describe, open_canvas, open_source
+from mast.data.folder import read_folder
 from mast.data.formats import extensions
 
 
@@ -27,15 +29,15 @@ def names(source):
 
 
 def test_first_folder_is_the_class_at_any_depth(tmp_path, caplog):
-    flat = Folder(fill(tmp_path / "flat", "b.png", "a.JPEG", "c.Tiff"))
+    flat = read_folder(fill(tmp_path / "flat", "b.png", "a.JPEG", "c.Tiff"))
     assert names(flat) == ["a.JPEG", "b.png", "c.Tiff"]
     assert flat.targets == {} == flat.classes
-    assert Folder(fill(tmp_path / "half", "cat/2.png", "1.png")).targets == {}
+    assert read_folder(fill(tmp_path / "half", "cat/2.png", "1.png")).targets == {}
     assert "1 of 2 images" in caplog.text
     cats = [f"cat/{number}.png" for number in range(20)]
-    stray = Folder(fill(tmp_path / "stray", "dog/1.png", "logo.png", *cats))
+    stray = read_folder(fill(tmp_path / "stray", "dog/1.png", "logo.png", *cats))
     assert stray.targets["class"].tolist() == [0] * 20 + [1, -1]
-    source = Folder(fill(tmp_path / "set", "dog/x/y/1.png", "cat/2.png", "dog/0.png"))
+    source = read_folder(fill(tmp_path / "set", "dog/x/y/1.png", "cat/2.png", "dog/0.png"))
     assert names(source) == ["cat/2.png", "dog/0.png", "dog/x/y/1.png"]
     assert source.classes == {"class": ("cat", "dog")}
     assert source.targets["class"].tolist() == [0, 1, 1]
@@ -46,7 +48,7 @@ def test_folders_of_one_name_have_caches_of_their_own(tmp_path, monkeypatch):
     for parent in (tmp_path / "one", tmp_path / "two"):
         fill(parent / "photos", "1.png")
         monkeypatch.chdir(parent)
-        places.add(Folder(Path("photos")).whereabouts)
+        places.add(read_folder(Path("photos")).whereabouts)
     assert len(places) == 2
 
 
@@ -56,15 +58,15 @@ def test_hidden_and_other_files_are_left_out(tmp_path, caplog):
     fill(tmp_path, *(f"{name}/a.png" for name in (*bins, "System Volume Information")))
     for name in ("README", "labels.csv", ".DS_Store", "film.mp4"):
         (tmp_path / name).write_text("")
-    assert names(Folder(tmp_path)) == ["a.png"]
+    assert names(read_folder(tmp_path)) == ["a.png"]
     assert not caplog.messages
 
 
 def test_a_class_has_one_name_in_all_unicode_forms(tmp_path, monkeypatch):
     one = fill(tmp_path / "one", "café/1.png", "cafe\u0301/2.png", "tea/3.png")
-    assert Folder(one).targets["class"].tolist() == [0, 0, 1]
+    assert read_folder(one).targets["class"].tolist() == [0, 0, 1]
     parts = fill(tmp_path / "parts", "train/é/1.png", "test/e\u0301/1.png", "test/e\u0301/é.png")
-    train, test = (Folder(parts / part) for part in ("train", "test"))
+    train, test = (read_folder(parts / part) for part in ("train", "test"))
     assert train.classes == test.classes == {"class": ("é",)}
     assert names(test) == ["e\u0301/1.png", "e\u0301/é.png"]  # as the files are called
     monkeypatch.chdir(parts)
@@ -83,7 +85,7 @@ def test_a_class_has_one_name_in_all_unicode_forms(tmp_path, monkeypatch):
     ],
 )
 def test_subfolders_that_may_be_no_classes_are_named(tmp_path, caplog, paths, seen, classes):
-    assert bool(Folder(fill(tmp_path, *paths)).targets) == classes
+    assert bool(read_folder(fill(tmp_path, *paths)).targets) == classes
     assert seen in caplog.text
 
 
@@ -97,7 +99,7 @@ def test_subfolders_that_may_be_no_classes_are_named(tmp_path, caplog, paths, se
     ],
 )
 def test_subfolders_that_are_classes(tmp_path, paths):
-    assert len(Folder(fill(tmp_path, *paths)).classes["class"]) > 1
+    assert len(read_folder(fill(tmp_path, *paths)).classes["class"]) > 1
 
 
 @pytest.mark.parametrize(
@@ -138,14 +140,14 @@ def test_val_is_tested_where_there_is_no_test_and_a_class_is_no_part(tmp_path, m
 
 def test_fingerprint_sees_added_renamed_and_touched_files(tmp_path):
     fill(tmp_path, "a.png", "b.png")
-    seen = {Folder(tmp_path).fingerprint()}
-    assert Folder(tmp_path).fingerprint() in seen
+    seen = {read_folder(tmp_path).fingerprint()}
+    assert read_folder(tmp_path).fingerprint() in seen
     fill(tmp_path, "c/d.png")
-    seen.add(Folder(tmp_path).fingerprint())
+    seen.add(read_folder(tmp_path).fingerprint())
     (tmp_path / "a.png").rename(tmp_path / "z.png")
-    seen.add(Folder(tmp_path).fingerprint())
+    seen.add(read_folder(tmp_path).fingerprint())
     os.utime(tmp_path / "z.png", ns=(1, 1))
-    seen.add(Folder(tmp_path).fingerprint())
+    seen.add(read_folder(tmp_path).fingerprint())
     assert len(seen) == 4
 
 
@@ -179,16 +181,16 @@ def test_what_is_no_file_is_a_broken_image_and_never_opened(tmp_path, in_time):
     root = fill(tmp_path / "set", "a.png")
     os.mkfifo(root / "pipe.jpg")
     (root / "zero.jpg").symlink_to("/dev/zero")
-    source = Folder(root)
+    source = read_folder(root)
     assert names(source) == ["a.png", "pipe.jpg", "zero.jpg"]
-    assert source.fingerprint() == Folder(root).fingerprint()
-    for index, kind in ((1, "a named pipe"), (2, "a device")):
-        with pytest.raises(UserError, match=rf"\.jpg: {kind}, not a file"):
+    assert source.fingerprint() == read_folder(root).fingerprint()
+    for index in (1, 2):
+        with pytest.raises(UserError, match=r"\.jpg: a device or a pipe, not a file"):
             source.load(index)
     config = DataConfig(root, cache=tmp_path / "cache", max_broken=0.8)
     assert list(open_canvas(config, 8).skipped) == ["pipe.jpg", "zero.jpg"]
     (root / "a").touch()
-    for name, kind in (("pipe.jpg", "a named pipe"), ("a", "no image")):
+    for name, kind in (("pipe.jpg", "a device or a pipe"), ("a", "no image")):
         with pytest.raises(UserError, match=rf"{name} is {kind}"):
             open_source(root / name)
 
@@ -206,28 +208,26 @@ def test_one_image_file_is_a_set_of_one(tmp_path):
 # ----------------------------------------------------------------------------------- links
 
 
-def test_two_links_a_level_lead_to_as_many_folders_as_there_are(tmp_path, in_time, caplog):
+def test_two_links_a_level_lead_to_as_many_folders_as_there_are(tmp_path, in_time):
     for level in range(22):
         fill(tmp_path / f"set/{level:02d}", "1.png")
         for link in "ab":
             (tmp_path / f"set/{level:02d}/{link}").symlink_to(tmp_path / f"set/{level + 1:02d}")
     fill(tmp_path / "set/22", "1.png")
-    source = Folder(tmp_path / "set")
+    source = read_folder(tmp_path / "set")
     assert names(source) == [f"{level:02d}/1.png" for level in range(23)]  # none by its links
-    assert "folders that are reached again are read once" in caplog.text
     (tmp_path / "other").symlink_to(tmp_path / "set/00")
-    assert len(Folder(tmp_path / "other")) == 23  # through links alone
+    assert len(read_folder(tmp_path / "other")) == 23  # through links alone
 
 
-def test_a_link_to_itself_and_one_to_nowhere_are_named(tmp_path, caplog):
+def test_links_that_lead_nowhere_are_left_out_and_those_of_images_are_broken(tmp_path):
     fill(tmp_path, "a.png")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "class").symlink_to(tmp_path / "gone")
     (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere.png")
-    assert names(Folder(tmp_path)) == ["a.png", "gone.png"]  # to be counted as broken
+    assert names(read_folder(tmp_path)) == ["a.png", "gone.png"]  # to be counted as broken
     with pytest.raises(UserError, match=r"gone\.png"):
-        Folder(tmp_path).load(1)
-    assert "links that lead nowhere are left out: class, loop" in caplog.text
+        read_folder(tmp_path).load(1)
 
 
 # --------------------------------------------------------------------- kinds that are not read
@@ -252,7 +252,7 @@ def test_photos_that_are_not_read_are_counted_and_named(tmp_path, caplog):
     fill(tmp_path, "a.png")
     for name in ("b.HEIC", "c.heic", "d/e.heif", "f.CR2", ".g.heic"):
         with_name(tmp_path / name)
-    assert names(Folder(tmp_path)) == ["a.png"]
+    assert names(read_folder(tmp_path)) == ["a.png"]
     [warning] = caplog.messages
     assert "not read (2 .heic, 1 .cr2, 1 .heif) are left out: b.HEIC, c.heic, f.CR2, …" in warning
     assert (
@@ -267,7 +267,7 @@ def test_an_image_is_known_by_its_content_under_any_usual_ending_and_none(tmp_pa
     (tmp_path / "set").mkdir()
     for ending in endings:
         Image.new("RGB", (4, 4), (200, 40, 40)).save(tmp_path / "set" / f"a{ending}", kind)
-    source = Folder(tmp_path / "set")
+    source = read_folder(tmp_path / "set")
     left_out = [".jp2"] if kind == "TIFF" else []  # raw photos begin as this does
     assert len(source) == len(endings) - len(left_out)
     assert [name for name in left_out if name not in caplog.text] == []
@@ -279,35 +279,27 @@ def test_an_image_is_known_by_its_content_under_any_usual_ending_and_none(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("content", "kind"),
-    [
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "Git LFS"),
-        (b"\n<!DOCTYPE HTML><html>", "HTML"),
-        (b"", "empty"),
-        (bytes(500), "zeros"),
-        (b"%PDF-1.7", "PDF"),
-        (b"BMW is a brand", "no image"),
-        (b"P5 is a magic", ""),
-    ],
+    "content",
+    [b"version https://git-lfs", b"\n<!DOCTYPE HTML><html>", b"", b"BMW is a brand"],
 )
-def test_what_is_no_image_is_named_as_what_it_is(tmp_path, content, kind):
+def test_what_is_no_image_is_named_by_how_it_begins(tmp_path, content):
     (fill(tmp_path, "b.png") / "a.jpg").write_bytes(content)
-    with pytest.raises(BrokenImageError, match=rf"a\.jpg: .*{kind}"):
-        Folder(tmp_path).load(0)
+    with pytest.raises(BrokenImageError, match=re.escape(f"begins with {content[:16]!r}")):
+        read_folder(tmp_path).load(0)
     (tmp_path / "a.jpg").rename(tmp_path / "a")
-    assert names(Folder(tmp_path)) == ["b.png"]
+    assert names(read_folder(tmp_path)) == ["b.png"]
 
 
 @pytest.mark.usefixtures("without_heif")
 def test_a_folder_without_an_image_says_what_it_looked_for(tmp_path):
     with pytest.raises(UserError, match=r"no image in .*\.jpg, \.jpeg, \.png"):
-        Folder(tmp_path)
+        read_folder(tmp_path)
     with_name(tmp_path / "a.heic")
     with pytest.raises(UserError, match=r"no image in .*\(1 \.heic\) are left.*mast-ssl\[heif\]"):
-        Folder(tmp_path)
+        read_folder(tmp_path)
     (tmp_path / "a.heic").rename(tmp_path / "a.nef")
     with pytest.raises(UserError, match=r"1 \.nef\) are left out: a\.nef; convert them to JPEG"):
-        Folder(tmp_path)
+        read_folder(tmp_path)
 
 
 def test_heic_is_read_where_its_extra_is_installed(tmp_path, monkeypatch):
@@ -317,7 +309,7 @@ def test_heic_is_read_where_its_extra_is_installed(tmp_path, monkeypatch):
     extensions.cache_clear()
     Image.new("RGB", (4, 4)).save(tmp_path / "a.HEIC", "PNG")
     try:
-        assert Folder(tmp_path).load(0).shape == (4, 4, 3)
+        assert read_folder(tmp_path).load(0).shape == (4, 4, 3)
     finally:
         extensions.cache_clear()
     assert asked == ["registered"]
@@ -326,4 +318,4 @@ def test_heic_is_read_where_its_extra_is_installed(tmp_path, monkeypatch):
 @pytest.mark.skipif(not features.check("avif"), reason="Pillow was built without AVIF")
 def test_avif_is_read(tmp_path):
     Image.new("RGB", (16, 8), (200, 40, 40)).save(tmp_path / "a.avif")
-    assert Folder(tmp_path).load(0).shape == (8, 16, 3)
+    assert read_folder(tmp_path).load(0).shape == (8, 16, 3)

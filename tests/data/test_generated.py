@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from mast.core.errors import UserError
-from mast.data import Factors, Toys, open_source
-from mast.data.generated import SPLITS
+from mast.data import open_source
+from mast.data.generated import SPLITS, Factors, Toys
 
 sets = pytest.mark.parametrize("build", [Factors, Toys])
 

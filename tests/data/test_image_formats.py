@@ -19,9 +19,8 @@ from pydicom.encaps import encapsulate
 from pydicom.sequence import Sequence
 
 from mast.core.errors import UserError
-from mast.data import formats
 from mast.data.decode import BrokenImageError, naming, open_image, to_canvas
-from mast.data.folder import Folder, walk
+from mast.data.folder import read_folder, walk
 from mast.data.formats import Bands, extensions
 from mast.data.ranges import alone
 
@@ -139,15 +138,6 @@ def test_values_of_a_tiff_are_those_in_the_file(how):
         np.testing.assert_array_equal(bands.values_HWC[..., 0], gray)
 
 
-@pytest.mark.parametrize("kind", ["jpeg", "jpeg2000"])
-def test_an_image_in_a_tiff_is_no_larger_than_its_strip(kind):
-    values = np.full((5, 64, 64), 9, np.uint8)
-    content = tiff(values, planarconfig="separate", compression=kind)
-    np.testing.assert_allclose(opened(content).values_HWC, 9, atol=1)
-    with pytest.raises(ValueError, match="larger"):
-        opened(patched(content, t257=32))
-
-
 def test_a_turned_tiff_is_upright():
     turned_HW, turned = np.rot90(GRAY, -1), tag(274, 6)
     four = opened(tiff(VALUES[..., :4], "rgb", extrasamples=[2], extratags=turned))
@@ -215,22 +205,6 @@ def test_pages_of_a_tiff_are_opened_one_by_one():
 
 
 FIVE, PACKED = tiff(VALUES), tiff(VALUES, compression="zlib")
-
-
-def test_a_tiff_of_too_many_pages_is_broken_and_one_in_a_circle_is_not(monkeypatch):
-    (at,) = struct.unpack_from("<I", FIVE, 4)
-    (tags,) = struct.unpack_from("<H", FIVE, at)
-    link = at + 2 + 12 * tags
-    circle = bytearray(FIVE)
-    struct.pack_into("<I", circle, link, at)
-    np.testing.assert_array_equal(opened(bytes(circle)).values_HWC, VALUES)
-    monkeypatch.setattr(formats, "MOST_PAGES", 2000)
-    many = np.zeros(3000, [("tags", "<u2"), ("tag", "V12"), ("after", "<u4")])
-    many["tags"], many["after"] = 1, len(FIVE) + 18 * np.arange(1, len(many) + 1)
-    chain = bytearray(FIVE)
-    struct.pack_into("<I", chain, link, len(FIVE))
-    with pytest.raises(ValueError, match="2,000"):
-        opened(bytes(chain) + many.tobytes())
 
 
 # ---------------------------------------------------------------------------------- PNG and PPM
@@ -408,11 +382,11 @@ def test_a_folder_finds_dicom_with_or_without_an_ending(tmp_path):
         (tmp_path / name).write_bytes(PLAIN)
     (tmp_path / "IM0002").write_bytes(b"no DICOM")
     os.mkfifo(tmp_path / "pipe")
-    found = walk(tmp_path)
-    assert [path for path, _, _ in found.images] == [
+    found, unread = walk(tmp_path)
+    assert [path for path, _, _ in found] == [
         "1.2.840.10008", "IM0001", "a.DCM", "b.dicom", "d.pgm",
     ]  # fmt: skip
-    assert found.unread == ["IM0002", "pipe"]
+    assert unread == ["IM0002", "pipe"]
 
 
 def test_arrays_beside_images_are_no_images(tmp_path, caplog):
@@ -420,10 +394,10 @@ def test_arrays_beside_images_are_no_images(tmp_path, caplog):
         (tmp_path / name).write_bytes(array(VALUES))
     (tmp_path / "d.png").write_bytes(png(GRAY))
     (tmp_path / "e.png").write_bytes(png(GRAY))
-    assert len(Folder(tmp_path)) == 5
+    assert len(read_folder(tmp_path)) == 5
     assert not caplog.text
     (tmp_path / "c.npy").unlink()
-    assert [Folder(tmp_path).identifier(index) for index in range(2)] == ["d.png", "e.png"]
+    assert [read_folder(tmp_path).identifier(index) for index in range(2)] == ["d.png", "e.png"]
     assert "2 .npy" in caplog.text
 
 
@@ -434,7 +408,7 @@ def test_without_the_extra_dicom_is_counted_and_the_extra_named(tmp_path, monkey
     try:
         (tmp_path / "a.dcm").write_bytes(PLAIN)
         with pytest.raises(UserError, match=r"1 \.dcm.*pip install 'mast-ssl\[dicom\]'"):
-            Folder(tmp_path)
+            read_folder(tmp_path)
         with pytest.raises(ImportError, match=r"pip install 'mast-ssl\[dicom\]'"):
             open_image(tmp_path / "a.dcm")
     finally:
@@ -451,28 +425,12 @@ def in_png(*chunks, after=False):
     return whole[:at] + b"".join(chunks) + whole[at:]
 
 
-def in_jpeg(*parts):
-    whole = encoded("JPEG")
-    return whole[:2] + b"".join(parts) + whole[2:]
-
-
-def segment(number, content):
-    return struct.pack(">BBH", 0xFF, number, len(content) + 2) + content
-
-
 def encoded(kind, values=None, **options):
     file = io.BytesIO()
     Image.fromarray(np.full((8, 8, 3), 255, np.uint8) if values is None else values).save(
         file, kind, **options
     )
     return file.getvalue()
-
-
-def scans(count):
-    """A progressive JPEG whose last scan over its pixels comes so often more."""
-    whole = encoded("JPEG", progressive=True)
-    last = whole[whole.rindex(b"\xff\xda") : -2]
-    return whole[:-2] + last * count + whole[-2:]
 
 
 MEGABYTE = zlib.compress(bytes(1_000_000), 9)  # of a kilobyte
@@ -492,15 +450,10 @@ BROKEN = {
        for shape in ("(1000000, 1000000)", "(10000, 10000, 16)", "(-5, -5)", "(5.0, 5)")},
     "an array that is cut": header("(5, 5)") + bytes(99),
     "an array cut in its header": array(VALUES)[:50],
-    "an array that is text": b"\x93NUMPY, said a text",
-    "a header of 4 GB": b"\x93NUMPY\2\0" + struct.pack("<I", 2**32 - 1) + b"{" * 1000,
-    "a nested header": b"\x93NUMPY\1\0" + struct.pack("<H", 300) + b"(" * 300,
     # TIFF
     **{f"a TIFF cut at {length}": FIVE[:length] for length in (4, 10, 150, len(FIVE) - 1)},
     "a TIFF of 10^12 pixels": patched(FIVE, t256=10**6, t257=10**6),
     "a TIFF of 10^8 pixels": patched(FIVE, t256=10**4, t257=10**4),
-    "a packed TIFF of them": patched(PACKED, t256=13_000, t257=13_000),
-    "in one strip": patched(PACKED, t256=13_000, t257=13_000, t278=13_000),
     "60,000 bands": patched(FIVE, t277=60_000),
     "a TIFF of no width": patched(FIVE, t256=0),
     "a strip far away": patched(FIVE, t273=2**31),
@@ -513,14 +466,9 @@ BROKEN = {
     **{f"a DICOM cut at {length}": PLAIN[:length] for length in (132, 200, len(PLAIN) - 1)},
     "a DICOM of 3.6 * 10^9 pixels": dicom(STORED, Rows=60_000, Columns=60_000),
     "a DICOM of 10^8 pixels": dicom(STORED, Rows=10_000, Columns=10_000),
-    "10^9 frames": dicom(STORED, NumberOfFrames=10**9),
     "no RLE": dicom(STORED, pydicom.uid.RLELossless, PixelData=encapsulate([b"nothing "])),
     "noise as DICOM": bytes(128) + b"DICM" + VALUES.tobytes(),
     "a deflated DICOM": dicom(np.zeros((H, W), np.uint16), DEFLATED),
-    # made to take minutes
-    "1,000 scans": scans(1000),
-    "2,000 profiles": in_png(*[chunk(b"iCCP", b"name\0\0" + MEGABYTE)] * 2000),
-    "behind the pixels": in_png(*[chunk(b"iCCP", b"name\0\0" + MEGABYTE)] * 2000, after=True),
     "a PNG of 3.6 * 10^9 pixels": b"\x89PNG\r\n\x1a\n"
     + chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
     + chunk(b"IDAT", MEGABYTE),
@@ -545,10 +493,6 @@ def test_a_broken_file_is_named_at_once_and_takes_no_memory(name, recwarn, monke
 @pytest.mark.parametrize(
     "content",
     [
-        in_jpeg(*[segment(0xE1, b"http://ns.adobe.com/xmp/extension/\0" + bytes(60_000))] * 200),
-        scans(20),
-        in_jpeg(b"\xff" * 4096, segment(0xFE, b"padded")),
-        in_png(*[chunk(b"tEXt", b"key\0value")] * 200),
         *(
             in_png(each, after=after)
             for after in (False, True)
@@ -565,4 +509,6 @@ def test_a_broken_file_is_named_at_once_and_takes_no_memory(name, recwarn, monke
 )
 def test_what_images_do_have_is_read(tmp_path, content):
     (tmp_path / "a.jpg").write_bytes(content)
-    assert Folder(tmp_path).canvas(0, 8)[0].min() >= 250
+    assert read_folder(tmp_path).canvas(0, 8)[0].min() >= 250
+    with open_image(io.BytesIO(content)) as image:  # as of a shard
+        assert to_canvas(image, 8)[0].min() >= 250

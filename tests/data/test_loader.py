@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tiny import stacked
 
 from mast.core.errors import UserError
-from mast.data import CanvasSet, Loader
-from mast.data.cache import InMemory
+from mast.data import CanvasSet
+from mast.data.loader import Loader
+from mast.data.pixels import Pixels
 
 
 def numbered(count):
@@ -22,7 +23,7 @@ def numbered(count):
     )
     return CanvasSet(
         name="numbered",
-        pixels=InMemory.of(images),
+        pixels=Pixels.of(images),
         aspect_N=np.arange(count, dtype=np.float32),
         targets={},
         classes={},
@@ -36,7 +37,7 @@ def indices(loader, epoch, start_step=0):
 
 
 def alive():
-    return [thread for thread in threading.enumerate() if thread.name == "mast-prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("mast-prefetch")]
 
 
 @settings(max_examples=30, deadline=None)

@@ -21,14 +21,14 @@ from mast.data import (
     file_of,
     groups_of,
     open_canvas,
-    open_loader,
     open_source,
     pieces,
     split_cut,
 )
-from mast.data.cache import decode_in_order
 from mast.data.decode import open_image
 from mast.data.groups import group_names
+from mast.data.loader import open_loader
+from mast.data.pixels import decode_in_order
 
 RANDOM = np.random.default_rng(0)
 
@@ -171,7 +171,7 @@ def test_options_and_names_say_the_same(scenes, tmp_path, caplog):
 
 def test_every_option_is_part_of_the_fingerprint(scenes):
     root, _ = scenes
-    cuts = ["", "#tile=32", "#tile=16", "#tile=32,stride=8", "#pages=all", "#blank=0.01"]
+    cuts = ["", "#tile=32", "#tile=16", "#tile=32,stride=8", "#pages=all"]
     assert len({opened(root, cut).fingerprint() for cut in cuts}) == len(cuts)
 
 
@@ -219,44 +219,6 @@ def test_memory_holds_no_more_scenes_than_fit(scenes, monkeypatch):
     assert 0 < max(held) <= pieces.CACHED_PIXELS
 
 
-def test_blank_tiles_are_left_out_and_counted(tmp_path, monkeypatch, caplog):
-    root = tmp_path / "slides"
-    root.mkdir()
-    scene_HWC = np.full((32, 48, 3), 240, np.uint8)
-    scene_HWC[::2] -= 5  # of a standard deviation of 2.5 / 255
-    scene_HWC[16:, 16:32] = noise(16, 16)
-    Image.fromarray(scene_HWC).save(root / "slide.png")
-    assert len(opened(root, "#tile=16")) == 6
-    assert len(opened(root, "#tile=16,blank=0.009")) == 6
-    caplog.clear()
-    source = opened(root, "#tile=16,blank=0.01")
-    assert names(source) == ["slide.png@x16y16"]
-    assert "5 of 6" in caplog.text
-    assert "0.01" in caplog.text
-    assert np.array_equal(source.load(0), scene_HWC[16:, 16:32])
-    monkeypatch.setattr(Tiles, "_blank", lambda _: pytest.fail("looked again"))
-    assert names(opened(root, "#tile=16,blank=0.01")) == ["slide.png@x16y16"]
-    monkeypatch.undo()
-    Image.fromarray(np.roll(scene_HWC, 16, axis=1)).save(root / "slide.png", compress_level=0)
-    assert names(opened(root, "#tile=16,blank=0.01")) == ["slide.png@x32y16"]
-    with pytest.raises(UserError, match="blank"):
-        opened(root, "#tile=16,blank=0.9")
-
-
-def test_corners_without_data_leave_the_other_tiles(tmp_path):
-    scene_HW = np.random.default_rng(0).uniform(200, 400, (32, 48)).astype(np.float32)
-    scene_HW[:16, :24] = -9999
-    (tmp_path / "scenes").mkdir()
-    np.save(tmp_path / "scenes" / "scene.npy", scene_HW)
-    config = DataConfig(
-        tmp_path / "scenes", cache=tmp_path / "cache", tile=16, blank=0.02, no_data=-9999
-    )
-    canvases = open_canvas(config, 16)
-    assert "scene.npy@x0y0" not in canvases.identifiers
-    assert len(canvases) == 5
-    assert canvases.reading.low[0] > 199
-
-
 @pytest.mark.parametrize("name", ["raw.tif", "photo.jpg"])
 def test_images_beyond_the_bound_are_allowed_for_one_set(tmp_path, monkeypatch, name):
     root = tmp_path / "large"
@@ -294,7 +256,7 @@ def test_a_damaged_scene_is_broken_in_each_of_its_tiles_and_read_once(scenes, mo
 
 
 def test_what_is_not_understood_is_refused(scenes):
-    for cut in ("tile=0", "tile=x", "stride=4", "blank=1", "pages=2", "tiles=4", "tile=4,strid=2"):
+    for cut in ("tile=0", "tile=x", "stride=4", "pages=2", "tiles=4", "tile=4,strid=2"):
         with pytest.raises(UserError):
             opened(scenes[0], f"#{cut}")
     with pytest.raises(UserError, match=r"data\.tile"):

@@ -1,7 +1,5 @@
 """Which values of a set become 0 and 1, and what of them is kept."""
 
-import tarfile
-
 import numpy as np
 import pytest
 import tifffile
@@ -191,23 +189,6 @@ def test_a_set_of_bands_and_of_no_data(tmp_path):
     assert not seen_BCHW[:, :, :2].any()
     expected_CHW = (cubes[2].transpose(2, 0, 1) + 0.5) / 2
     np.testing.assert_allclose(seen_BCHW[2, :, 2:], expected_CHW[:, 2:], atol=1 / 65535)
-
-
-def test_a_few_deep_images_that_no_sample_has_are_read_by_their_range(tmp_path, monkeypatch):
-    monkeypatch.setattr("mast.data.source.SAMPLE", 4)
-    folder = write(tmp_path / "set", [np.full((8, 8), 100, np.uint8)] * 20)
-    for name, most in (("x", 900), ("y", 90)):
-        values = np.linspace(0, most, SIDE * SIDE).reshape(SIDE, SIDE).astype(np.uint16)
-        tifffile.imwrite(folder / f"{name}.tif", values)
-    (tmp_path / "tars").mkdir()
-    with tarfile.open(tmp_path / "tars" / "all.tar", "w") as tar:
-        for file in sorted(folder.iterdir()):
-            tar.add(file, file.name)
-    for spec in (str(folder), f"shards:{tmp_path}/tars"):
-        canvases = open_canvas(DataConfig(spec, cache=tmp_path / "cache"), SIDE)
-        assert canvases.reading == Reading(Layout(3, deep=True), (0.0,), (1023.0,))
-        most_B = images_of(canvases.part([0, 20, 21])).amax((1, 2, 3))
-        np.testing.assert_allclose(most_B, [100 / 255, 900 / 1023, 90 / 1023], atol=1e-3)
 
 
 def test_larger_images_are_read_by_the_same_range(tmp_path):

@@ -10,10 +10,10 @@ import pytest
 from faults.files import DAMAGES
 
 from mast.core.errors import UserError
-from mast.data.store import Facts, ImageStore, key_of
+from mast.data.store import Facts, ImageStore, Kept, key_of
 
 KEYS = [key_of(at) for at in range(40)]
-VALUES_ND = np.random.default_rng(0).random((40, 3), np.float32)
+VALUES_ND = np.random.default_rng(0).random((40, 3000), np.float32)
 
 
 def test_a_file_is_read_once_and_known_by_its_content(
@@ -39,25 +39,6 @@ def test_a_file_is_read_once_and_known_by_its_content(
     assert len({*store.digests(nothing), *store.digests(nothing)}) == 6  # never known again
 
 
-def test_what_changed_and_looks_as_it_did_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = [tmp_path / name for name in ("same", "other", "gone")]
-    monkeypatch.setattr(
-        "mast.data.store._state", lambda file: "as it was" if os.path.exists(file) else None
-    )
-    for file in files:
-        file.write_text("1")
-    store = ImageStore(tmp_path / "cache")
-    first = store.digests(files)
-    files[1].write_text("2")
-    files[2].unlink()
-    assert store.digests(files[:2]) == first[:2]
-    assert store.recheck() == 1
-    assert store.digests(files[:2]) != first[:2]
-    assert store.recheck() == 0
-
-
 def test_names_that_are_exchanged_are_noticed(tmp_path: Path) -> None:
     """Files of one size and time, as archives unpack them."""
     files = [tmp_path / name for name in "ab"]
@@ -72,20 +53,23 @@ def test_names_that_are_exchanged_are_noticed(tmp_path: Path) -> None:
     assert store.digests(files) == first[::-1]
 
 
-def test_rows_are_found_whatever_a_killed_process_left(tmp_path: Path) -> None:
+def test_features_are_found_by_encoder_and_image(tmp_path: Path) -> None:
     store = ImageStore(tmp_path)
     store.add_features("encoder", KEYS[:10], VALUES_ND[:10], "about")
-    with (store.rows / "encoder.f32").open("ab") as file:
-        file.write(b"seventeen bytes..")  # written, and not entered
     store.add_features("encoder", KEYS[10:], VALUES_ND[10:])
-    features_ND, known_N = store.features("encoder", [*KEYS[::-1], b"unknown"])
-    assert np.array_equal(features_ND[:-1], VALUES_ND[::-1])
-    assert known_N.tolist() == [True] * 40 + [False]
+    features_ND, known_N = store.features("encoder", [*KEYS[::-1], b"unknown", KEYS[0]])
+    assert np.array_equal(features_ND[:40], VALUES_ND[::-1])
+    assert np.array_equal(features_ND[41], VALUES_ND[0])
+    assert known_N.tolist() == [True] * 40 + [False, True]
     assert store.features("other", KEYS)[0].shape == (40, 0)
-    assert [(kept.about, kept.images) for kept in store.kept()] == [("about", 40)]
+    assert store.kept() == [Kept("encoder", "about", 40, VALUES_ND.nbytes)]
     store.forget(["encoder"])
     assert not store.kept()
-    assert not [*store.rows.iterdir()]
+    store.add_features("encoder", KEYS, VALUES_ND)
+    inode = store.file.stat().st_ino
+    store.forget()  # while others may have it open
+    assert store.file.stat().st_ino == inode
+    assert not store.kept()
 
 
 def test_several_write_at_once(tmp_path: Path) -> None:
@@ -107,24 +91,22 @@ def test_several_write_at_once(tmp_path: Path) -> None:
 FACTS = dict(
     zip(
         KEYS,
-        (Facts(3, 4, 4 / 3, 6, 8, 99, "", 0.5, 0.0, key, b"hashes", 0, 1) for key in KEYS),
+        (Facts(3, 4, 4 / 3, 6, 8, 99, "", 0.5, 0.0, key, b"hashes", 1) for key in KEYS),
         strict=True,
     )
 )
 
 
-@pytest.mark.parametrize("of", ["sqlite", "f32"])
 @pytest.mark.parametrize("how", ["a bit", "zeros", "noise", "cut short"])
 def test_damage_anywhere_is_noticed_and_mended(
-    of: str, how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for at in range(25):
+    for at in range(15):
         store = ImageStore(tmp_path / f"{at}")
         store.digests([Path(__file__)])
         store.add_facts(FACTS)
         store.add_features("encoder", KEYS, VALUES_ND)
-        DAMAGES[how](store.file if of == "sqlite" else store.rows / "encoder.f32", Random(at))
-        store.recheck()
+        DAMAGES[how](store.file, Random(at))
         store.kept()
         assert store.facts(KEYS).items() <= FACTS.items()
         features_ND, known_N = store.features("encoder", KEYS)
@@ -133,21 +115,8 @@ def test_damage_anywhere_is_noticed_and_mended(
         store.add_features("encoder", KEYS, VALUES_ND)
         assert store.features("encoder", KEYS)[1].mean() > 0.8  # a key may not be found any more
         assert store.keeps
-        assert caplog.text.count(f"{store.file} is damaged") <= (of == "sqlite")
-    assert "is made anew" in caplog.text or of == "f32"
-
-
-def test_rows_that_are_gone_are_forgotten(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = ImageStore(tmp_path)
-    store.add_features("encoder", KEYS, VALUES_ND)
-    (store.rows / "encoder.f32").unlink()
-    store.add_features("encoder", KEYS[:5], VALUES_ND[:5])
-    assert store.features("encoder", KEYS)[1].tolist() == [True] * 5 + [False] * 35
-    inode = store.file.stat().st_ino
-    store.forget()  # while others may have it open
-    assert store.file.stat().st_ino == inode
-    assert not store.kept()
-    assert not caplog.records
+        assert caplog.text.count(f"{store.file} is damaged") <= 1
+    assert ("rows are damaged" if how == "a bit" else "is made anew") in caplog.text
 
 
 def test_a_store_that_cannot_be_written_is_no_store(
@@ -165,14 +134,10 @@ def test_a_store_that_cannot_be_written_is_no_store(
         store.forget(["encoder"])
 
 
-@pytest.mark.parametrize("place", ["", "encoder.f32"])
-def test_a_pipe_in_place_of_a_file_is_not_waited_for(
-    place: str, tmp_path: Path, in_time: None
-) -> None:
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(tmp_path: Path, in_time: None) -> None:
     store = ImageStore(tmp_path)
     store.add_features("encoder", KEYS, VALUES_ND)
-    file = store.rows / place if place else store.file
-    file.unlink()
-    os.mkfifo(file)
+    store.file.unlink()
+    os.mkfifo(store.file)
     assert not store.features("encoder", KEYS)[1].any()
     store.add_features("encoder", KEYS, VALUES_ND)

@@ -1,6 +1,8 @@
 """Features on disk: asked for once, never taken for those of another encoder or view."""
 
+import sqlite3
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -103,12 +105,13 @@ def test_a_full_disk_costs_the_cache_and_not_the_evaluation(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def full(_: object) -> None:
-        raise OSError(28, "No space left on device")
+    class Full(sqlite3.Connection):
+        def executemany(self, *_: object) -> sqlite3.Cursor:
+            raise OSError(28, "No space left on device")
 
     frozen = FrozenEncoder(encoder, store=ImageStore(tmp_path))
     known = frozen.features(data.test.part(range(10)), 16)
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("sqlite3.connect", partial(sqlite3.connect, factory=Full))
     seen: list[int] = []
     encoder.register_forward_pre_hook(lambda _, images: seen.append(len(images[0])))
     for rest in (range(24), range(5, 24)):

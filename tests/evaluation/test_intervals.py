@@ -1,9 +1,10 @@
-"""Accuracies and their intervals: published examples, SciPy, coverage of our own."""
+"""Accuracies, intervals and calibration: published examples, SciPy, closed forms, coverage."""
 
 import itertools
 import math
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 import scipy.stats
 import torch
@@ -18,6 +19,7 @@ from mast.evaluation.accuracy import (
     class_weights,
     correct_within,
 )
+from mast.evaluation.calibration import BINS, calibrate, calibration_error, fit_temperature
 from mast.evaluation.intervals import (
     BOOTSTRAP,
     OF_FILES,
@@ -36,28 +38,27 @@ from mast.evaluation.intervals import (
 )
 
 
-@pytest.mark.parametrize(("n", "level"), [(1, 0.95), (7, 0.9), (100, 0.95)])
-def test_a_proportion_is_that_of_scipy(n: int, level: float) -> None:
+@pytest.mark.parametrize("n", [1, 7, 100])
+def test_a_proportion_is_that_of_scipy(n: int) -> None:
     for right in range(n + 1):
-        expected = binomtest(right, n).proportion_ci(level, method="wilson")
-        low, high = wilson(right, n, level)
+        expected = binomtest(right, n).proportion_ci(method="wilson")
+        low, high = wilson(right, n)
         assert (low, high) == pytest.approx((expected.low, expected.high))
         assert low <= right / n <= high
 
 
 @pytest.mark.parametrize(
-    ("gained", "lost", "n", "level", "low", "high"),
+    ("gained", "lost", "n", "low", "high"),
     [
-        (9, 3, 32, 0.95, -0.027, 0.390),  # Tango, 1998
-        (0, 1, 44, 0.90, -0.096, 0.037),  # likewise
-        (16, 8, 86, 0.95, -0.020, 0.207),  # Agresti and Min, 2005
-        (1, 7, 21, 0.95, -0.517, -0.026),  # Fagerland, Lydersen and Laake, 2014
+        (9, 3, 32, -0.027, 0.390),  # Tango, 1998
+        (16, 8, 86, -0.020, 0.207),  # Agresti and Min, 2005
+        (1, 7, 21, -0.517, -0.026),  # Fagerland, Lydersen and Laake, 2014
     ],
 )
 def test_published_intervals_of_a_paired_difference(
-    gained: int, lost: int, n: int, level: float, low: float, high: float
+    gained: int, lost: int, n: int, low: float, high: float
 ) -> None:
-    assert tango(gained, lost, n, level) == pytest.approx((low, high), abs=5e-4)
+    assert tango(gained, lost, n) == pytest.approx((low, high), abs=5e-4)
 
 
 def test_a_paired_difference_at_the_edges() -> None:
@@ -220,3 +221,47 @@ def test_an_interval_over_draws_is_that_of_scipy() -> None:
     assert student_interval(-near, least=-1).low == -1
     for none in (value_D[:1], torch.ones(10)):
         assert student_interval(none, least=0) is None
+
+
+def test_the_temperature_of_two_classes_in_closed_form() -> None:
+    """Right three times in four at scores ±1.5: σ(2 · 1.5 / T) = 3/4."""
+    scores = torch.tensor([[1.5, -1.5]]).repeat(8, 1)
+    labels = torch.tensor([0, 0, 0, 1] * 2)
+    assert fit_temperature(scores, labels) == pytest.approx(3 / math.log(3))
+    # Of four right images each counts as 5/6 of one.
+    assert fit_temperature(scores[:4], labels[:4] * 0) == pytest.approx(3 / math.log(5))
+
+
+def test_scores_that_tell_nothing_have_uniform_probabilities() -> None:
+    labels = torch.tensor([0, 1, 2])
+    assert fit_temperature(torch.ones(3, 3), labels) == 1.0
+    against = -torch.eye(3)
+    probabilities = (against / fit_temperature(against, labels)).softmax(dim=1)
+    torch.testing.assert_close(probabilities, torch.full((3, 3), 1 / 3), atol=1e-4, rtol=0)
+
+
+def test_the_error_is_that_of_a_loop_over_bins() -> None:
+    generator = torch.Generator().manual_seed(1)
+    probabilities = torch.randn(500, 5, generator=generator).double().softmax(dim=1)
+    labels = torch.randint(5, (500,), generator=generator)
+    confidence = probabilities.amax(dim=1).numpy()
+    right = (probabilities.argmax(dim=1) == labels).numpy()
+    expected = 0.0
+    for low in np.arange(BINS) / BINS:
+        inside = (confidence > low) & (confidence <= low + 1 / BINS)
+        if inside.any():
+            expected += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+    assert calibration_error(probabilities, labels) == pytest.approx(100 * expected)
+
+
+def test_too_sure_a_classifier_is_mended_on_images_that_were_not_fitted() -> None:
+    generator = torch.Generator().manual_seed(2)
+    scores = torch.randn(3000, 4, generator=generator)
+    labels = torch.multinomial(scores.softmax(dim=1), 1, generator=generator).squeeze(1)
+    found, scaled = calibrate(scores, labels, seed=0), calibrate(5 * scores, labels, seed=0)
+    assert found.temperature == pytest.approx(1, abs=0.1)
+    assert scaled.temperature == pytest.approx(5 * found.temperature)
+    assert scaled.error_after == pytest.approx(found.error_after)
+    assert found.error_after < 4
+    assert scaled.error_before > 20
+    assert scaled.images == 3000

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from tiny_evaluation import Colors, tiny_set
-from torch import Tensor, nn
+from torch import Tensor
 
 from mast.core.bench import Bench
 from mast.core.compute import Compute
@@ -19,7 +19,6 @@ from mast.data.store import ImageStore
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
-from mast.models import synchronise_batchnorm
 from paper.annotated import Annotated
 from paper.protocols import register
 from paper.protocols.detection.average_precision import AveragePrecision, annotated_target
@@ -44,8 +43,6 @@ class Rank(NamedTuple):
 
     measured: dict[str, dict[str, Any]]
     shared: Tensor
-    gradient: Tensor
-    variance: Tensor
     precision: dict[str, Any]
 
 
@@ -71,13 +68,6 @@ def share_features(fabric: Any, folder: Path) -> Tensor:
     return FrozenEncoder(Colors(), Compute(batch_size=7, fabric=fabric), store).features(test, 16)
 
 
-def normalise(maps_BCHW: Tensor, norm: nn.Module) -> Tensor:
-    """The gradient of maps through a BatchNorm."""
-    maps_BCHW = maps_BCHW.clone().requires_grad_()
-    norm(maps_BCHW).pow(3).sum().backward()
-    return maps_BCHW.grad
-
-
 def precision(source: Annotated, rank: int, processes: int) -> dict[str, Any]:
     """The score of what is annotated, moved a little and not quite surely."""
     collected = AveragePrecision(source, masks=True)
@@ -94,7 +84,7 @@ def precision(source: Annotated, rank: int, processes: int) -> dict[str, Any]:
     return dict(collected.measures(SimpleNamespace(world_size=processes)))  # type: ignore[arg-type]
 
 
-def work(rank: int, folder: str, port: int, source: Annotated, maps: list[Tensor]) -> None:
+def work(rank: int, folder: str, port: int, source: Annotated) -> None:
     """One process, as torchrun would start it."""
     torch.set_num_threads(1)
     os.environ |= {
@@ -109,29 +99,18 @@ def work(rank: int, folder: str, port: int, source: Annotated, maps: list[Tensor
     }
     fabric = make_fabric("cpu")
     fabric.launch()
-    norm = synchronise_batchnorm(nn.BatchNorm2d(3), torch.device("cpu"))
     one = Rank(
         measure(fabric, Path(folder)),
         share_features(fabric, Path(folder)),
-        normalise(maps[rank], norm),
-        norm.state_dict()["running_var"],
         precision(source, rank, PROCESSES),
     )
     torch.save(tuple(one), Path(folder) / f"{rank}.pt")
 
 
 @pytest.fixture(scope="module")
-def maps() -> list[Tensor]:
-    """Maps of two processes, of different sizes."""
-    generator = torch.Generator().manual_seed(0)
-    return [torch.randn(2, 3, *size, generator=generator) * 2 + 1 for size in ((5, 4), (7, 3))]
-
-
-@pytest.fixture(scope="module")
 def ranks(
     tmp_path_factory: pytest.TempPathFactory,
     object_data: ObjectData,
-    maps: list[Tensor],
     in_two_processes: Callable[..., None],
 ) -> list[Rank]:
     """Both processes, which are started once."""
@@ -139,7 +118,7 @@ def ranks(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    in_two_processes(work, str(folder), port, object_data.train, maps)
+    in_two_processes(work, str(folder), port, object_data.train)
     return [Rank(*torch.load(folder / f"{rank}.pt")) for rank in range(PROCESSES)]
 
 
@@ -158,16 +137,6 @@ def test_a_file_that_one_process_lacks_is_extracted_by_all(ranks: list[Rank]) ->
     expected = FrozenEncoder(Colors()).features(tiny_set(8, seed=2), 16)
     for rank in ranks:
         torch.testing.assert_close(rank.shared, expected)
-
-
-def test_batchnorm_is_that_of_all_processes(ranks: list[Rank], maps: list[Tensor]) -> None:
-    norm = nn.BatchNorm2d(3)
-    pixels = torch.cat([x.permute(1, 0, 2, 3).flatten(1) for x in maps], dim=1)[None, ..., None]
-    whole = normalise(pixels, norm)[0, ..., 0]
-    for rank, gradient in zip(ranks, whole.split([x.numel() // 3 for x in maps], 1), strict=True):
-        own = rank.gradient.permute(1, 0, 2, 3).flatten(1)
-        torch.testing.assert_close(own, gradient, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(rank.variance, norm.running_var, atol=1e-5, rtol=1e-5)
 
 
 def test_average_precision_is_that_of_all_processes(

@@ -1,4 +1,4 @@
-"""Every protocol on a tiny set: it runs, it learns, it never tunes on the test set."""
+"""Every protocol on a tiny set: it runs, it learns, it never tunes on the test set; settings."""
 
 from abc import ABC
 from collections.abc import Callable
@@ -12,13 +12,14 @@ from tiny import stacked
 from tiny_evaluation import QUICK, complete
 from torch import nn
 
+from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.data.cache import InMemory
+from mast.data.pixels import Pixels
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import BOOTSTRAP, OF_FILES
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols import EVALUATORS, Evaluator
-from mast.evaluation.protocols.run import evaluate_encoder
+from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, make_evaluator
 from mast.evaluation.result import Result
 from mast.models import Encoder
 from paper.protocols.detection.data import ObjectData
@@ -48,7 +49,7 @@ def with_tiles(test: CanvasSet, others: CanvasSet) -> CanvasSet:
     count = len(test) + len(others)
     return replace(
         test,
-        pixels=InMemory.of(np.concatenate([stacked(test), stacked(others)])),
+        pixels=Pixels.of(np.concatenate([stacked(test), stacked(others)])),
         aspect_N=np.concatenate([test.aspect_N, others.aspect_N]),
         identifiers=tuple(f"{at // 2}.png@x{at % 2}y0" for at in range(count)),
         **labels,
@@ -129,3 +130,34 @@ def test_rows_of_the_registry() -> None:
         bases = [base for base in row.kind.__mro__[1:] if issubclass(base, Evaluator)]
         assert row.kind.__final__, name
         assert all(ABC in base.__bases__ for base in bases), name
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("linaer", {}, r"unknown protocol 'linaer'\. Did you mean 'linear'"),
+        ("semi", {"shares": 0.1}, "expected shares to be a list, each a number, got 0.1"),
+        ("semi", {"shares": (0.1,)}, "1 shares and 2 encoder_lrs"),
+        ("knn", {"temperatures": []}, "temperatures must have one value or more"),
+        ("linear", {"penalties": [0.0]}, "penalties must be above 0"),
+        ("robust", {"magnitudes": [1.5]}, "magnitudes must be 1 or less"),
+        ("retained", {"operators": ("inverts",)}, "unknown operator 'inverts'. Did you mean 'inv"),
+        ("finetune", {"recipe": "a4"}, "finetune: .*recipe"),
+        ("finetune", {"changes": {"epoch": 1}}, "setting of recipe sgd .* mean 'epochs'"),
+        ("finetune", {"changes": {"views": "mast6"}}, "unknown views of a recipe 'mast6'"),
+    ],
+)
+def test_settings_that_do_not_fit(name: str, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make_evaluator(name, EvaluationSettings(protocols={name: changes}))
+
+
+@pytest.mark.parametrize(("neighbours", "expected"), [(4, False), (200, True)])
+def test_fewer_than_five_neighbours_have_no_top5(
+    encoder: nn.Module, make_set: Callable[..., CanvasSet], neighbours: int, expected: bool
+) -> None:
+    sets = [make_set(images, classes=10, seed=images) for images in (6, 2, 3)]
+    settings = EvaluationSettings(protocols={"knn": {"neighbours": (neighbours,)}})
+    (result,) = evaluate_encoder(encoder, EvaluationData(*sets, 16), "knn", settings)
+    assert ("top5" in result.targets["class"].values) is expected
+    assert result.targets["class"].chosen["k"] == min(neighbours, 60)  # clipped to what there is

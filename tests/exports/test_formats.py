@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,6 @@ from exported import (
     HALF,
     INSTALLED,
     NARROW,
-    NEEDS,
     Case,
     load_in_a_fresh_process,
     normalised,
@@ -134,7 +132,7 @@ def test_the_example_of_onnx_needs_onnxruntime_numpy_and_pillow_alone(
     ("name", "kind"),
     [
         ("timm", "encoder"),
-        ("hf", "classifier"),
+        ("timm", "classifier"),
         pytest.param("pt2", "classifier", marks=pytest.mark.slow),
     ],
 )
@@ -143,8 +141,8 @@ def test_a_folder_has_the_format_the_classes_and_the_preprocessing(
 ) -> None:
     folder = exported(kind, name).exported.folder
     files = {"model.safetensors"} if name != "pt2" else {f"{kind}.pt2"}
-    files |= {"config.json"} if name in ("timm", "hf") else set()
-    if kind == "classifier" and name != "hf":
+    files |= {"config.json"} if name == "timm" else set()
+    if kind == "classifier" and name != "timm":
         files.add("classes.json")
         assert json.loads((folder / "classes.json").read_text()) == {
             "classes": list(CLASSES), "size": 96, "resized": 96,
@@ -176,42 +174,32 @@ def test_the_encoder_in_what_was_exported_is_evaluated(
 def test_a_vit_of_another_size(tmp_path: Path) -> None:
     config = EncoderConfig("timm:test_vit", {"embed_dim": 16, "num_heads": 2, "depth": 1})
     encoder = Encoder(config, 32).eval()
-    exported = mast.export(saved(tmp_path, encoder), "hf")
+    exported = mast.export(saved(tmp_path, encoder), "timm")
     kept = json.loads((exported.folder / "config.json").read_text())
     assert kept["model_args"]["img_size"] == 32
     assert kept["pretrained_cfg"]["input_size"] == [3, 32, 32]
 
 
+DEIT = EncoderConfig(
+    "timm:deit_tiny_distilled_patch16_224", {"embed_dim": 16, "num_heads": 2, "depth": 1}
+)
+
+
 @pytest.mark.parametrize(
-    ("kind", "config", "size", "name", "message"),
+    ("config", "size", "message"),
     [
-        (
-            "encoder",
-            EncoderConfig("resnet18"),
-            32,
-            "timm",
-            "3x3 stem.*onnx and pt2 hold any",
-        ),
-        ("encoder", EncoderConfig("alexnet"), 64, "timm", "no model with the weights of 'alexnet'"),
-        (
-            "classifier",
-            EncoderConfig(
-                "timm:deit_tiny_distilled_patch16_224",
-                {"embed_dim": 16, "num_heads": 2, "depth": 1},
-            ),
-            32,
-            "timm",
-            "does not end in one linear layer",
-        ),
+        (EncoderConfig("resnet18"), 32, "3x3 stem.*onnx and pt2 hold any"),
+        (EncoderConfig("alexnet"), 64, "no model with the weights of 'alexnet'"),
+        (DEIT, 32, "does not end in one linear layer"),  # of a classifier
     ],
 )
 def test_what_a_library_cannot_build_is_refused(
-    kind: str, config: EncoderConfig, size: int, name: str, message: str, tmp_path: Path
+    config: EncoderConfig, size: int, message: str, tmp_path: Path
 ) -> None:
     encoder = Encoder(config, size).eval()
-    file = saved(tmp_path, encoder if kind == "encoder" else classifier_of(encoder))
+    file = saved(tmp_path, classifier_of(encoder) if config is DEIT else encoder)
     with pytest.raises(UserError, match=message):
-        mast.export(file, name)
+        mast.export(file, "timm")
     assert [*tmp_path.iterdir()] == [file]
 
 
@@ -247,7 +235,6 @@ def test_what_prepares_images_otherwise_is_not_kept(
 ) -> None:
     """The example that users copy is run on images of odd shapes."""
     file = saved(tmp_path, classifier_of(scrambled(Encoder(NARROW, 112))))
-    mast.export(file, "timm", tmp_path / "timm")
     monkeypatch.setattr(libraries, "crop_fraction", lambda size: 1.0)  # the whole short side
     with pytest.raises(UserError, match=r"as timm differ .* nothing was kept"):
         mast.export(file, "timm", tmp_path / "wrong")
@@ -259,18 +246,8 @@ def test_the_manual_lists_every_format() -> None:
     assert re.findall(r"^\| `(\w+)` \|", manual.read_text(), re.MULTILINE) == list(FORMATS)
 
 
-def test_onnx_asks_for_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    file = saved(tmp_path, Encoder(NARROW, 96))
-    with pytest.raises(UserError, match=r"pip install 'mast-ssl\[onnx\]'"):
-        mast.export(file, "onnx")
-    assert [path.name for path in tmp_path.iterdir()] == ["encoder.safetensors"]
-
-
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", INSTALLED)
 def test_a_place_is_a_literal_whatever_it_is_called(name: str) -> None:
-    if name not in INSTALLED:
-        pytest.skip(f"{NEEDS[name]} is not installed")
     form = FORMATS[name].kind(Original(Encoder(NARROW, 96).eval()))
     place = "a'); open('b', 'w'); (\"\n{x} \\"
     line = form.line(place)

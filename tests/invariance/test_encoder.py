@@ -1,7 +1,5 @@
 """`mast.Encoder`: images of any kind to arrays, with the default encoder and with modules."""
 
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +11,7 @@ from torch import nn
 import mast
 from mast.core.errors import UserError
 from mast.encoders.load import load
-from mast.models import Depths, default_weights
-from mast.models.encoders import evaluating
+from mast.models import default_weights
 from mast.models.pretrained import PACKAGED
 
 
@@ -64,38 +61,6 @@ def test_all_kinds_of_images_have_the_same_features(files: list[Path]) -> None:
     unit = expected / np.linalg.norm(expected, axis=1, keepdims=True)
     order = np.argsort(-(unit @ unit[0]))[1:3]
     assert list(found.columns["path"]) == [str(files[at]) for at in order]
-
-
-class Slow(nn.Identity):
-    """So that calls overlap."""
-
-    def forward(self, images_BCHW: torch.Tensor) -> torch.Tensor:
-        time.sleep(0.002)
-        return images_BCHW
-
-
-def test_calls_in_several_threads_are_those_of_one_after_another(files: list[Path]) -> None:
-    """One module in training mode: each call has its own result, and leaves it as it was."""
-    torch.manual_seed(0)
-    parts = nn.Conv2d(3, 6, 3, stride=2), nn.BatchNorm2d(6).eval(), Slow(), nn.BatchNorm2d(6)
-    module = nn.Sequential(*parts, nn.ReLU(), nn.Dropout(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    encoder = mast.Encoder(module, size=32, device="cpu")
-    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    images_NCHW = mast.open_images(files, 32)
-    depths = Depths(module, 32, ["0"])
-    assert depths.layers == ("0", "output")
-
-    def encoded(at: int) -> list[torch.Tensor]:
-        some = images_NCHW[at % 3 :: 3].repeat(9, 1, 1, 1)
-        with torch.no_grad(), evaluating(depths):
-            return [torch.from_numpy(encoder.encode(some)), depths(some)]
-
-    expected = [encoded(at) for at in range(12)]
-    with ThreadPoolExecutor(4) as threads:
-        for found, alone in zip(threads.map(encoded, range(12)), expected, strict=True):
-            torch.testing.assert_close(found, alone)
-    assert [part.training for part in module[:4]] == [True, False, True, True]
-    assert all(before[name].equal(now) for name, now in module.state_dict().items())
 
 
 def test_what_cannot_be_encoded_is_refused(files: list[Path], tmp_path: Path) -> None:

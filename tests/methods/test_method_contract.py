@@ -15,12 +15,7 @@ from mast.core.errors import UserError
 from mast.core.launch import make_fabric
 from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.methods import (
-    Embedding,
-    Mast,
-    Method,
-    MethodOutput,
-)
+from mast.methods import Embedding, Mast, Method, MethodOutput
 
 BATCH, STEPS = 4, 6
 LARS = OptimizerConfig("lars", lr=0.3)
@@ -81,10 +76,7 @@ def plainly(method: Method, config: Any) -> None:
         method.after_step((step + 1) / STEPS)
 
 
-@pytest.mark.parametrize(
-    ("name", "optimizer"),
-    [("swav", "lars_official"), ("dino", "adamw")],
-)
+@pytest.mark.parametrize(("name", "optimizer"), [("swav", "lars_official"), ("dino", "adamw")])
 def test_frozen_prototypes_start_as_new_ones(name: str, optimizer: Any, tmp_path: Path) -> None:
     """Once they thaw, moments begin, and nothing has decayed; also where a run was stopped."""
     config = OptimizerConfig(optimizer, lr=0.01, weight_decay=0.1, trust=1.0, clip=1.0)

@@ -12,8 +12,6 @@ from conformance import built, follows, layers, loss_of, of_sides, unit
 from lightly.loss import DINOLoss, NegativeCosineSimilarity, NTXentLoss, SwaVLoss, VICRegLoss
 from tiny import BATCH, make_views
 
-from mast.losses import sinkhorn
-
 
 @torch.no_grad()
 def test_simclr_is_lightlys() -> None:
@@ -109,34 +107,14 @@ def test_a_teacher_follows_after_the_step(name: str) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("progress", [0.1, 0.2])
-def test_swav_assigns_a_batch_beside_its_queue(progress: float) -> None:
-    options = {"prototypes": 5, "frozen": 0.0, "queue": 12}
-    method, images = built("swav", options)
-    embeddings = unit(method.projector(method.encoder(torch.cat(images)))).chunk(2)
-    prototypes_PD = method.prototypes.weight_PD.double()
-    expected = 0.0
-    for view, other in ((0, 1), (1, 0)):
-        everyone = embeddings[view]
-        if progress > 0.15:
-            everyone = torch.cat([everyone, method.queues[view].key_ND.double()])
-        target_BP = sinkhorn(everyone @ prototypes_PD.T, 0.05, 3)[:BATCH]
-        told_BP = F.log_softmax(embeddings[other] @ prototypes_PD.T / 0.1, dim=1)
-        expected -= (target_BP * told_BP).sum(dim=1).mean().item() / 2
-    assert loss_of(method, progress=progress) == pytest.approx(expected, rel=1e-5)
-    for queue, embedding_BD in zip(method.queues, embeddings, strict=True):
-        torch.testing.assert_close(queue.key_ND[:BATCH].double(), embedding_BD, rtol=0, atol=1e-5)
-
-
-@torch.no_grad()
 def test_barlow_twins_weighs_redundancy() -> None:
-    method, images = built("barlow_twins", {"scale": 0.5})
+    method, images = built("barlow_twins", {})
     first, second = (method.embed(image).double() for image in images)
     spread = [(z - z.mean(0)) / (z.var(0, correction=0) + 1e-5).sqrt() for z in (first, second)]
     correlation_DD = spread[0].T @ spread[1] / BATCH
     diagonal_D = correlation_DD.diagonal()
     off = correlation_DD.square().sum() - diagonal_D.square().sum()
-    expected = 0.5 * ((1 - diagonal_D).square().sum() + 0.0051 * off)
+    expected = 0.024 * ((1 - diagonal_D).square().sum() + 0.0051 * off)
     assert loss_of(method) == pytest.approx(expected.item(), rel=1e-4)
 
 

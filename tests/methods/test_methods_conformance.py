@@ -41,7 +41,7 @@ VARIANTS = {
     "simsiam": Variant("simsiam", {}, {}),
     "byol": Variant("byol", {}, {}),
     "barlow twins": Variant("barlow_twins", {}, {}),
-    "swav": Variant("swav", {}, {"prototypes": 12, "queue": 2 * BATCH, "frozen": 0.0}),
+    "swav": Variant("swav", {}, {"prototypes": 12, "frozen": 0.0}),
     "dino": Variant("dino", {}, {"prototypes": 12, "frozen": 0.0}),
     "mae": Variant("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
     "supervised": Variant("supervised", {}, {"classes": CLASSES}),
@@ -97,30 +97,12 @@ def test_what_requires_a_gradient_gets_one(name: str, of: str, pool: str) -> Non
     ("recipe", "objective", "message"),
     [
         ("mast_c5_small", {"prediction": {"weight": -1.0}}, r"weight must be in \[0, inf\), got"),
-        (
-            "vicreg5_augself_small",
-            {"prediction": {"hidden": 0}},
-            r"hidden must be in \[1, inf\), got 0",
-        ),
-        (
-            "vicreg5_small",
-            {"predicted": ["colour"]},
-            r"property that operators destroy 'colour'\. Did",
-        ),
-        (
-            "mast_c5_small",
-            {"exempt": ["color", "color"]},
-            "a property is named twice: color, color",
-        ),
+        ("vicreg5_small", {"prediction": {"hidden": 0}}, r"hidden must be in \[1, inf\), got 0"),
+        ("vicreg5_small", {"predicted": ["colour"]}, "that operators change 'colour'"),
+        ("mast_c5_small", {"exempt": ["color", "color"]}, "named twice: color, color"),
         ("mast_c5_small", {"exempt_share": 1.0}, r"exempt_share must be in \(0, 1\), got 1"),
-        ("simclr_small", {"temperature": 0.0}, r"temperature must be in \(0, inf\), got 0"),
-        ("moco_v2_small", {"queue": 0}, r"objective.queue must be in \[1, inf\), got 0"),
         ("byol_small", {"momentum": 1.5}, r"objective.momentum must be in \[0, 1\], got 1.5"),
-        (
-            "mast_c5_small",
-            {"predict_from": "dephts"},
-            r"predict_from .dephts.\. Did you mean .depths.",
-        ),
+        ("mast_c5_small", {"predict_from": "dephts"}, "Did you mean .depths."),
         ("mast_c5_small", {"predict_from": "block", "predicted": ["position"]}, "needs an exempt"),
     ],
 )
@@ -156,10 +138,8 @@ def test_a_run_without_a_block_says_so() -> None:
     output = method(make_views(0), 0.0)
     assert not any("block" in name for name in output)
     text, other = method.warnings({name: value.item() for name, value in output.items()})
-    assert other == "parts is not predicted: no operator of the views destroys it"
-    assert text.startswith(
-        "nothing is exempt: no operator of the views destroys objective.exempt ("
-    )
+    assert other == "parts is not predicted: no operator of the views changes it"
+    assert text.startswith("nothing is exempt: no operator of the views changes objective.exempt (")
 
 
 @torch.no_grad()

@@ -140,8 +140,8 @@ def test_parts_fit_together(classes: tuple[str, ...], temperature: float) -> Non
 @pytest.mark.parametrize(
     "changes",
     [
-        {"classes": ["x" * 10**5, "b", "c"]}, {"classes": [1, 2, 3]}, {"classes": "abc"},
-        {"size": 10**9}, {"temperature": 1e-300}, {"about": 3},
+        {"classes": [1, 2, 3]}, {"classes": "abc"}, {"size": 10**9}, {"temperature": 0},
+        {"about": 3},
     ],
     ids=lambda changes: "-".join([*changes, str(changes)[-12:]]),
 )  # fmt: skip

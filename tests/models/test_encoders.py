@@ -133,10 +133,8 @@ def test_stem(name, size, stem, stride, kernel, side):
 def test_images_whose_edges_no_patch_sees_are_refused(name, options, size, right):
     with pytest.raises(UserError, match=f"would not see the last .* give {right}"):
         Encoder(EncoderConfig(name, options), size)
-    encoder, images = (
-        scrambled(Encoder(EncoderConfig(name, options), right)),
-        torch.rand(2, 3, right, right),
-    )
+    encoder = scrambled(Encoder(EncoderConfig(name, options), right))
+    images = torch.rand(2, 3, right, right)
     images[1], images[1, :, -1, -1] = images[0], 1 - images[0, :, -1, -1]
     first, second = encoder(images)
     assert not torch.equal(first, second)
@@ -149,9 +147,8 @@ def test_patches_that_are_padded_and_sizes_that_weights_have_are_taken():
     padded = Encoder(EncoderConfig("timm:vit_tiny_patch16_224", dynamic), 60)
     assert padded.locations == 64
     so400m = {**TINY_VIT, "patch_size": 14}  # trained at 384 pixels, of which it sees 378
-    assert (
-        Encoder(EncoderConfig("timm:vit_so400m_patch14_siglip_384", so400m), 384).locations == 729
-    )
+    encoder = Encoder(EncoderConfig("timm:vit_so400m_patch14_siglip_384", so400m), 384)
+    assert encoder.locations == 729
 
 
 @pytest.mark.parametrize(
@@ -237,7 +234,7 @@ def test_foreign_files_are_user_errors(tmp_path):
         load_encoder(file)
     for header in ("{}", "[1", '{"encoder": {"nane": "resnet18"}, "size": 32}'):
         save_file({"weight": torch.zeros(2)}, file, metadata={"mast": header})
-        with pytest.raises(UserError, match="header"):
+        with pytest.raises(UserError, match="header|damaged"):
             load_encoder(file)
 
 

@@ -43,25 +43,6 @@ def test_gem_is_its_formula_for_dead_and_for_large_channels(power: float, scale:
 # ------------------------------------------------------------------------------ projectors
 
 
-@pytest.mark.parametrize("uncertain", [True, False])
-@pytest.mark.parametrize("pool", ["after", "before", "average"])
-def test_pools(pool, uncertain):
-    config = GaussianProjectorConfig(8, D, pool=pool)
-    with torch.autocast("cpu", torch.bfloat16):
-        head = GaussianProjector(C, config, uncertain=uncertain)
-        gaussian = head(encoding())
-    assert (gaussian.covariance_BD is not None) == uncertain
-    heads = ["mean", "covariance"][: 1 + uncertain]
-    assert list(head.powers()) == ([] if pool == "average" else heads)
-    assert any("covariance" in name for name, _ in head.named_parameters()) == uncertain
-    embeddings = [embedding_BD for embedding_BD in gaussian if embedding_BD is not None]
-    for embedding_BD in embeddings:
-        assert embedding_BD.shape == (B, D)
-        assert embedding_BD.dtype == torch.float32
-    sum(embedding_BD.square().sum() for embedding_BD in embeddings).backward()
-    assert all(parameter.grad is not None for parameter in head.parameters())
-
-
 def test_pool_before_and_after_are_what_they_say():
     x = encoding()
     before, after = projector(pool="before").eval(), projector(pool="after").eval()

@@ -13,7 +13,6 @@ from pages import NASTY, Page, look_into, make_run, measure
 
 import mast
 from mast.analyses import ANALYSES
-from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.page.page import signs_of_trouble
@@ -30,16 +29,6 @@ def written(run: RunFolder, **options: object) -> Page:
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
     return make_run(tmp_path / "ours")
-
-
-def test_real_runs_beside_each_other(ours: RunFolder, theirs: RunFolder, photos: Path) -> None:
-    results = [mast.evaluate(one.path, str(photos), ("knn",))[0] for one in (ours, theirs)]
-    mast.analyze(ours.path, str(photos / "test"), "masks", images=6)
-    page = written(ours, beside=[str(theirs.path)])
-    top1 = [result.targets["class"].values["top1"] for result in results]
-    assert "MAST (Huang et al., ICLR 2023) trained timm:resnet18 on 48 images of" in page.text
-    assert "1 epoch at 32 pixels, with 5 augmentations." in page.text
-    assert f"{top1[1] - top1[0]:+.1f}" in page.text
 
 
 def test_the_whole_page(run: RunFolder, tmp_path: Path) -> None:
@@ -102,7 +91,6 @@ def test_only_what_is_clearly_better_is_green(
     measure(RunFolder(run.untrained), "linear", (before,))
     text = report(run.path).read_text()
     assert f'<p class="{looks}">{verdict}' in text
-    assert text.count(' good"') == (looks == "verdict good")  # of no other box
     # In the tables, what is inside its interval looks like everything else.
     marked = re.findall(r'<small class="clear">(.*?)</small>', text)
     assert len(marked) == 2 * (looks != "verdict")  # among the main and among all measures
@@ -162,11 +150,7 @@ def test_signs_of_trouble(log: list[dict[str, object]], signs: list[str]) -> Non
     assert signs_of_trouble(log) == signs
 
 
-def test_by_command(run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "page.html"
-    assert main(["report", str(run.path), "--out", str(out)]) == 0
-    assert capsys.readouterr().out.strip().endswith("page.html")
-    Page(out.read_text())
+def test_what_is_refused(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a run folder"):
         mast.report(tmp_path / "none")
     with pytest.raises(UserError, match="has no evaluations to compare"):

@@ -14,7 +14,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, count in (
         ("cifar10/train", 60), ("cifar10/test", 24), ("flowers17/train", 36),
         ("flowers17/val", 12), ("flowers17/test", 12), ("dtd10/train", 36), ("dtd10/test", 12),
-        ("photos", 90),
+        ("photos", 110),
     ):  # fmt: skip
         tiny.write_images(root / name, count)
     for part, images in (("train2017", 3), ("val2017", 1)):

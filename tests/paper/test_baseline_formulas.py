@@ -38,17 +38,6 @@ def test_moco_v3_is_its_official_code() -> None:
     assert layers(method.predictor) == [L, "BatchNorm1d", R, L]
 
 
-@torch.no_grad()
-def test_ifm_is_the_mean_of_two_contrasts() -> None:
-    method, images = built("ifm", {"queue": 11, "temperature": 0.2, "hardness": 0.1})
-    query_BD, key_BD = unit(method.embed(images[0])), unit(method.teacher(images[1]))
-    positive_B = (query_BD * key_BD).sum(1)
-    negative_BN = query_BD @ method.queue.key_ND.double().clone().T
-    plain = contrast(positive_B, negative_BN, 0.2)
-    hard = contrast(positive_B - 0.1, negative_BN + 0.1, 0.2)
-    assert loss_of(method) == pytest.approx(float(plain + hard) / 2, rel=1e-5)
-
-
 def test_hardened_contrast_is_the_mean_with_the_hardest_features() -> None:
     """Of all features moved by epsilon or less, none has a larger loss."""
     generator = torch.Generator().manual_seed(0)

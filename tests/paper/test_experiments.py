@@ -17,6 +17,7 @@ import experiments.__main__ as command
 import mast
 from experiments.__main__ import EXPERIMENTS
 from experiments.advice_check import AdviceCheck
+from experiments.beyond import READ, TRAINED, WAYS, Beyond
 from experiments.detectors import Detectors
 from experiments.does_it_help import DoesItHelp
 from experiments.findings import Findings, Inquiry
@@ -184,6 +185,34 @@ def test_conformance(name: str, sets: Path, tmp_path: Path) -> None:
 def test_a_set_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="has no coco128; give a folder"):
         command.main(["detectors", "--data", str(tmp_path), "--out", str(tmp_path)])
+
+
+@pytest.mark.slow
+def test_ways_from_weights_are_tested_at_the_best_rate(sets: Path, tmp_path: Path) -> None:
+    few = {"shots": [5], "repeats": 2, "penalties": [0.01], "episodes": 0}
+    quick = {"linear": QUICK_PROBE, "knn": {"resamples": 20}, "fewshot": few}
+    settings = EvaluationSettings(protocols=quick)
+    chosen = ("frozen", "statistics", "mast")
+    ways = {name: WAYS[name]._replace(weights=False, rates=WAYS[name].rates[:2]) for name in chosen}
+    ways["larger"] = WAYS["frozen_224"]._replace(weights=False, size=48)
+    experiment = Beyond({"photos": 1}, ways, 32, asdict(ENCODER), settings=settings)
+    runs, results = perform(experiment, workplace(sets, tmp_path), [0, 1])
+    assert {run.state for run in runs} == {"finished"}
+    trials = [results[f"validation/photos-mast-{rate:g}-0"] for rate in ways["mast"].rates]
+    best = max(trials, key=lambda trial: trial["scores"]["linear"] + trial["scores"]["knn"])
+    assert results["test/photos-mast-1"]["rate"] == best["rate"]
+    assert [row[2:4] for row in experiment.table(results).rows] == [
+        (way.title, READ[read])
+        for way in ways.values()
+        for read in (TRAINED if way.recipe else READ)
+    ]
+    tested = {name for name in results if name.startswith("test/")}
+    seeds = {way: (0, 1) if ways[way].recipe else (0,) for way in ways}
+    assert tested == {f"test/photos-{way}-{seed}" for way in ways for seed in seeds[way]}
+    # again: nothing is trained
+    again, same = perform(experiment, workplace(sets, tmp_path, None), [0, 1])
+    assert {run.state for run in again} == {"finished"}
+    assert same == results
 
 
 # ------------------------------------------------------------------------------ what they share

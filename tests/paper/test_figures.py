@@ -1,6 +1,5 @@
 """Every figure of the paper on cases whose answer is known by hand; what a run lacks is said."""
 
-import colorsys
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -9,18 +8,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from matplotlib.colors import to_hex, to_rgb
-from subjects import NAMES, conforms, drawn_pairs, scores, whole
-from torch import Tensor
+from subjects import NAMES, conforms, drawn_pairs, whole
 
-from mast.analyses import ChangeBy, Images, Subject
-from mast.analyses.figure import GRAY, save
+from mast.analyses import Images, Subject
 from mast.analyses.neighbours import Neighbours
 from mast.core.errors import UserError
-from mast.data.generated import CLASSES
 from paper.analyses import FIGURES
-from paper.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
-from paper.analyses.base import class_colors, palette
+from paper.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, Advice, verdict
 from paper.analyses.invariance import MAGNITUDES, Invariance
 from paper.analyses.predicted_operators import Pairs, PredictedOperators
 from paper.analyses.predictions import Predictions
@@ -64,20 +58,6 @@ def test_what_a_block_shows_is_predicted_from_it_alone() -> None:
     assert soft["block"].tolist() == [-1, -1, -1]
 
 
-def test_tiles_of_a_file_are_in_one_half() -> None:
-    """A view shows of which file it is, which tells nothing of other files."""
-    file_P = np.arange(80) // 2
-    of_file_PD, drawn_F1 = torch.eye(40)[file_P], np.random.default_rng(0).normal(size=(40, 1))
-    both = torch.zeros(80, 40), of_file_PD
-    pairs = Pairs(np.arange(80), both, both, {"rotate": drawn_F1[file_P]})
-    subject = replace(whole(), mask_DK=None, extras={"pairs": lambda: pairs})
-    tiles = [f"{at}.tif@x{x}y0" for at in range(40) for x in (0, 8)]
-    for names, low, high in ((tiles, -np.inf, 1), (range(80), 10, 101)):
-        images = replace(subject.images, names=tuple(map(str, names)))
-        explained = PredictedOperators().compute(replace(subject, images=images))["explained"]
-        assert low < explained.min() <= explained.max() < high
-
-
 def test_a_turn_of_hue_is_predicted_and_half_of_what_has_as_much_noise() -> None:
     draw = np.random.default_rng(0)
     image_P = np.tile(np.arange(500), 4)
@@ -107,37 +87,6 @@ def test_a_turn_of_hue_is_predicted_and_half_of_what_has_as_much_noise() -> None
         PredictedOperators().compute(replace(subject, extras={"pairs": lambda: lost}))
 
 
-def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
-    """Texts and colors are those of the classes, whatever matplotlib would read in them."""
-    subject = whole()
-    images = replace(subject.images, classes={"class": ("_a", "cash$ and $x^{")})
-    arrays = SubspacesAnalysis().compute(replace(subject, images=images))
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        save(SubspacesAnalysis().draw(arrays), tmp_path / name / "figure.npz")
-    one, two = ((tmp_path / name / "figure.svg").read_text() for name in ("one", "two"))
-    assert one == two
-    assert "_a</text>" in one
-    assert "cash$ and $x^{</text>" in one
-    assert (tmp_path / "one" / "figure.png").stat().st_size > 0
-    images = replace(subject.images, classes={"class": ("blue", "red")})
-    arrays = SubspacesAnalysis().compute(replace(subject, images=images))
-    points = SubspacesAnalysis().draw(arrays).axes[0].collections
-    assert [to_hex(each.get_facecolor()[0]) for each in points] == ["#0343df", "#e50000"]
-    assert [to_hex(edge) for edge in points[0].get_edgecolor()] == [GRAY.lower()]
-
-
-def test_classes_that_are_named_like_colors_have_them() -> None:
-    for names in (("red", "apple"), ("gray", "grey")):
-        assert class_colors(names) == (palette(2), None)
-    fills, outline = class_colors(CLASSES["color"])
-    hues = [colorsys.rgb_to_hsv(*to_rgb(fill))[0] for fill in fills]
-    for at, hue in enumerate(hues):  # eighths of a turn, as the images are drawn
-        assert abs((hue - at / 8 + 0.5) % 1 - 0.5) < 1 / 16 + 0.01
-    assert outline == GRAY
-    assert class_colors(("White", "BLACK")).fills == ("#ffffff", "#000000")
-
-
 def test_similarity_of_an_embedding_that_turns() -> None:
     masks = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     arrays = Invariance().compute(whole(masks=masks))
@@ -154,34 +103,6 @@ def test_similarity_of_an_embedding_that_turns() -> None:
     assert arrays["beside"].tolist() == ["run"]
     assert arrays["similarity_beside"][0, 0] == pytest.approx(cosines)
     assert arrays["similarity_beside"].shape == arrays["margin_beside"].shape == (1, 2, 5)
-
-
-def test_the_own_subspace_leads_where_it_does_beyond_chance() -> None:
-    """Images turn by different angles; the first mask sees less of it than the second."""
-    angle_N = torch.linspace(0.2, 1.0, 8)
-
-    def embed(change: ChangeBy | None) -> Tensor:
-        turn_N = angle_N * (0.0 if change is None else float(change[1] or 0))
-        return torch.stack([turn_N.cos(), turn_N.sin() / 2, turn_N.sin()], dim=1)
-
-    masks = torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    subject = replace(whole(NAMES[:2], masks), embed=embed)
-    arrays = Invariance().compute(subject)
-    own_N = 1 / (1 + angle_N.tan() ** 2 / 4).sqrt()
-    lead_N = (own_N - angle_N.cos()).double()
-    lead = float(lead_N.mean())
-    assert arrays["lead"] == pytest.approx([lead, -lead], abs=1e-6)
-    # Student's t of seven degrees of freedom.
-    margin = 2.364624 * float(lead_N.std()) / 8**0.5
-    assert arrays["lead_margin"] == pytest.approx([margin] * 2, abs=1e-5)
-    assert "most invariant for 1 of the 2 operators" in Invariance().caption(arrays)
-    one = Invariance().compute(replace(subject, embed=lambda change: embed(change)[:1]))
-    assert np.isnan(one["lead_margin"]).all()  # of one image nothing is beyond chance
-    assert "most invariant for 0 of the 2 operators" in Invariance().caption(one)
-    Invariance().draw(one)
-    shared = Invariance().compute(replace(subject, mask_DK=masks[:, :1].repeat(1, 2)))
-    assert np.isnan(shared["lead"]).all()  # no other subspace
-    assert "most invariant" not in Invariance().caption(shared)
 
 
 def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
@@ -214,19 +135,6 @@ def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
     assert np.array_equal(SubspacesAnalysis().compute(subject)["points"], points_AN2)
 
 
-def test_images_without_labels_are_mapped_and_ranked() -> None:
-    subject = whole()
-    subject = replace(subject, images=replace(subject.images, labels={}))
-    arrays = SubspacesAnalysis().compute(subject)
-    assert "Without labels" in SubspacesAnalysis().caption(arrays)
-    assert SubspacesAnalysis().details(arrays).grid is None
-    SubspacesAnalysis().draw(arrays)
-    ranked = Uncertainty().compute(subject)
-    assert ranked["tasks"].size == ranked["class_name"].size == 0
-    Uncertainty().draw(ranked)
-    assert "rises with the magnitude of 1 of 2" in Uncertainty().caption(ranked)
-
-
 def test_uncertainty_of_a_model_that_is_unsure_of_turned_and_of_odd_images() -> None:
     arrays = Uncertainty().compute(whole())
     assert arrays["operators"].tolist() == ["rotate", "shear_x"]
@@ -245,20 +153,6 @@ def test_uncertainty_of_a_model_that_is_unsure_of_turned_and_of_odd_images() -> 
     same = Uncertainty().compute(replace(whole(), extras={"uncertainty": lambda _: torch.ones(10)}))
     assert same["score"].tolist() == [0] * 10
     assert "is the same for every image" in Uncertainty().caption(same)
-
-
-def test_rank_correlation_over_classes() -> None:
-    labels_N = np.arange(9) // 3
-    images = Images(
-        tuple("abcdefghi"), np.zeros((9, 2, 2, 3), np.uint8), {"class": labels_N},
-        {"class": ("x", "y", "z")},
-    )  # fmt: skip
-    hits = {"class": np.array([1, 1, 1, 1, 1, 0, 1, 0, 0])}
-    extras = {"uncertainty": lambda _: torch.arange(9.0), "hits": hits}
-    subject = Subject("run", images=images, extras=extras)
-    arrays = Uncertainty().compute(subject)
-    assert arrays["class_accuracy"] == pytest.approx([100, 200 / 3, 100 / 3])
-    assert arrays["class_correlation"] == pytest.approx([-1])
 
 
 def test_what_subspaces_keep_of_a_task() -> None:
@@ -283,18 +177,6 @@ def test_advice_on_what_a_task_loses() -> None:
     assert "shape needs what is destroyed by rotate (-20)." in Advice().caption(arrays)
     grid = Advice().details(arrays).grid
     assert [row[1] for row in grid.rows[:3]] == ["shear x", "invert", "rotate"]
-
-
-def test_sets_that_were_measured_with_other_operators() -> None:
-    more = tuple(replace(score, set_name="other") for score in scores(("rotate", "cutout")))
-    arrays = Advice().compute(replace(whole(), extras={"scores": (*scores(NAMES), *more)}))
-    assert arrays["operators"].tolist() == [*NAMES, "cutout"]
-    assert np.isnan(arrays["change"][2]).tolist() == [False, True, True, False]
-    assert verdict(arrays, 2, 1) == UNMEASURED
-    grid = Advice().details(arrays).grid
-    # First what was not measured, then from what costs least to what costs most.
-    assert [row[1] for row in grid.rows[-4:]] == ["shear x", "invert", "cutout", "rotate"]
-    Advice().draw(arrays)
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,15 @@ from experiments.small import ROWS, Small
 from mast.analyses import Grid
 from mast.augment.presets import MAST15
 from mast.cli import main
-from mast.core.errors import DivergedError, UserError
+from mast.core.errors import DivergedError
 from mast.core.run import flatten, plain
 from mast.evaluation.protocols import EVALUATORS
 from mast.evaluation.protocols.run import EvaluationSettings
 from paper.__main__ import PROGRAM
 from paper.experiment import Workplace
 from paper.reproduce import Reproduced, reproduce, reproduced
-from paper.studies.engine import ALL, FINISHED, WAITING, RunShard
+from paper.studies.engine import ALL, FINISHED, WAITING
 from paper.tables import SCALES, TABLES, TableExperiment, experiment, paper
-from paper.tables.flops import GPUS, REACHED, flops_an_image
 from paper.tables.paper import SETS, Scale
 from paper.tables.printed import as_csv, as_latex, as_markdown
 
@@ -190,21 +189,6 @@ def test_a_set_that_is_missing_is_named_before_a_training(tmp_path: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
-def test_hours_are_those_of_the_operations(tmp_path: Path) -> None:
-    planned = reproduce(
-        "table10", tmp_path, tmp_path, "paper", only="imagenet-mast5-0", dry=True, gpu="A100"
-    )
-    (left,) = planned.grids.values()
-    (name, runs, images, flops, hours, _), *_ = left.rows
-    config = planned.runs[0].config
-    assert (name, runs) == ("MAST-5, on ImageNet", 1)
-    assert images == 1_281_167 // 2048 * 2048 * 100
-    expected = float(images) * flops_an_image(config)
-    assert float(flops) == pytest.approx(expected / 1e15, rel=1e-2)
-    seconds = expected / (REACHED * GPUS["A100"])
-    assert float(hours) == pytest.approx(seconds / 3600, rel=1e-2)
-
-
 # ------------------------------------------------------------------- the table of most methods
 
 
@@ -269,21 +253,6 @@ def test_rates_are_chosen_on_validation_and_then_tested(
     )
     states = planned(small, sets, tmp_path)
     assert (states["test/simsiam-1"], states["test/vicreg-1"]) == ("to do", FINISHED)
-
-
-def test_pages_of_others_are_left_and_a_process_has_all_runs_of_a_row(
-    small: Small, sets: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "small").mkdir()
-    (tmp_path / "small.md").write_text("# my notes\n")
-    with pytest.raises(UserError, match=r"small\.md exists and is not what this command writes"):
-        planned(small, sets, tmp_path)
-    runs = small.plan(place(sets, tmp_path), (0, 1))
-    first, second = (RunShard(at, 2).selects(runs) for at in range(2))
-    assert [not own for own in first] == second
-    rows = [{run.changes["row"] for run, is_own in zip(runs, own, strict=True) if is_own}
-            for own in (first, second)]  # fmt: skip
-    assert not rows[0] & rows[1]
 
 
 @pytest.mark.parametrize("table", [Small(), experiment("table6", "paper", 100)])

@@ -122,34 +122,6 @@ def test_change_without_an_operator() -> None:
     assert "needs color jitter (-3.0)" in study.caption(one)
 
 
-def test_what_matters_most_is_chosen_among_what_matters() -> None:
-    changes = {  # jitter is the worse but only grayscale is beyond its interval
-        "without-color_jitter": (-12.0, 2.0, -5.0),
-        "without-grayscale": (-3.1, -2.9, -3.0),
-        "without-horizontal_flip": (7.9, 8.0, 8.1),
-    }
-    study = LeaveOneOut()
-    whole = trained(study, lambda name, seed: 50.0 + changes.get(name, (0,) * 3)[seed], 3)
-    text = study.caption(whole.compute(RUN))
-    assert "task0 needs grayscale (-3.0 ± 0.2) and does better without horizontal flip" in text
-    unclear = trained(study, lambda name, seed: 50.0 + (-1) ** seed * (name != "base"), 2)
-    assert study.caption(unclear.compute(RUN)).startswith("task0 needs no single operator")
-
-
-def test_seeds_that_lack_a_run() -> None:
-    study = LeaveOneOut()
-    whole = trained(study, lambda name, seed: 50.0 - (name != "base") * seed, seeds=3).trials
-    kept = tuple(trial for trial in whole if (trial.name, trial.seed) != ("base", 2))
-    arrays = LeaveOneOut(kept).compute(RUN)
-    assert arrays["change"][0] == pytest.approx(np.full(5, -0.5))
-    assert (arrays["finished"], arrays["planned"]) == (17, 18)
-    assert "17 of 18 runs are finished." in study.caption(arrays)
-    # The base of a seed that another study has does not count.
-    arrays = LeaveOneOut((*whole, Trial("base", 3, scores(50.0), 100))).compute(RUN)
-    assert arrays["seeds"].tolist() == [0, 1, 2]
-    assert arrays["finished"] == arrays["planned"] == 18
-
-
 def test_epochs_beside_vicreg() -> None:
     def score(name: str, seed: int) -> float:
         return 40.0 + 5 * name.startswith("vicreg") * (name.endswith("-25")) + (name == "base")

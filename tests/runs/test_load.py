@@ -166,7 +166,7 @@ def test_the_invariance_is_chosen_at_the_call(
     of_color = ["color_jitter", "grayscale"]
     for color in ("color", "colour"):
         assert torch.equal(embedding(IMAGES, match=color), embedding(IMAGES, match=of_color))
-    with pytest.raises(UserError, match="none of the operators here destroys parts: random"):
+    with pytest.raises(UserError, match="none of the operators here changes parts: random"):
         embedding(IMAGES, ignore="parts")
     plain = mast.load_embedding(theirs.path)
     assert plain.trained_with

@@ -10,15 +10,14 @@ import torch
 from PIL import Image, ImageFilter, ImageOps
 from tiny import stacked
 from tiny_evaluation import QUICK, Colors, tiny_set
-from torch import Tensor, nn
+from torch import Tensor
 
 from mast.data import CanvasSet, open_photos
-from mast.data.cache import InMemory
 from mast.data.hashes import perceptual_hashes
-from mast.encoders.frozen import FrozenEncoder
+from mast.data.pixels import Pixels
 from mast.evaluation.compare import compare
 from mast.evaluation.labelled_sets import EvaluationData
-from mast.evaluation.overlap import count_copies, near_copies
+from mast.evaluation.overlap import count_copies
 from mast.evaluation.protocols.run import evaluate_encoder
 from mast.evaluation.result import Result, Results
 from mast.search.duplicates import candidates, copies_within, grouped
@@ -28,7 +27,7 @@ def holding(canvases: CanvasSet, others: CanvasSet, count: int) -> CanvasSet:
     """A set whose first images are those of another."""
     images = stacked(canvases)
     images[:count] = stacked(others)[:count]
-    return replace(canvases, pixels=InMemory.of(images))
+    return replace(canvases, pixels=Pixels.of(images))
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def test_copies_are_counted_by_their_pixels(
     assert count_copies(replace(overlapping, test=thrice)) == {"train": 4, "val": 4}
     assert count_copies(replace(data, val=data.test)) == {"train": 0, "val": 24}
     same = property(lambda self: np.zeros(len(self.size_N2), np.uint32))
-    monkeypatch.setattr(InMemory, "checksum_N", same)  # all in common, and no copies
+    monkeypatch.setattr(Pixels, "checksum_N", same)  # all in common, and no copies
     assert count_copies(data) == {"train": 0, "val": 0}
 
 
@@ -65,43 +64,6 @@ def test_copies_are_noted_beside_the_score(
     assert "tiny-2: 5 of 24 test images are in train too, pixel for pixel" in notes
     evaluate_encoder(encoder, replace(overlapping, val=overlapping.test), ["knn"], QUICK)
     assert "24 of 24 test images are in val too" in caplog.text
-
-
-class Stretched(nn.Module):
-    """Mean colors, on a large constant and beside a dimension that is always zero."""
-
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        mean_BC = images_BCHW.unflatten(3, (2, -1)).mean(dim=(2, 4)).flatten(1)
-        return torch.cat([mean_BC + 10, torch.zeros(len(mean_BC), 1)], dim=1)
-
-
-def test_near_copies_are_those_of_the_most_similar_features(data: EvaluationData) -> None:
-    near = stacked(data.test)[:3]
-    near[:, 0, 0] ^= 1  # so that they are no copies
-    images = np.concatenate([near, stacked(data.train)[3:]])
-    train = replace(data.train, pixels=InMemory.of(images))
-    data = replace(data, train=train)
-    assert count_copies(data) == {"train": 0, "val": 0}
-    found = near_copies(FrozenEncoder(Stretched()), data, above=0.9999)
-    assert found["images"] == len(found["pairs"]) == 3
-    assert {(test, part, name) for test, part, name, _ in found["pairs"]} == {
-        (f"{at}.png", "train", f"{at}.png") for at in range(3)
-    }
-    assert all(cosine > 0.9999 for *_, cosine in found["pairs"])
-
-
-def test_near_copies_are_counted_on_request(
-    data: EvaluationData, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    data = replace(data, train=holding(data.train, data.test, 7))
-    (result,) = evaluate_encoder(Stretched(), data, "knn", QUICK, near_duplicates=True)
-    assert result.near_duplicates["images"] >= 7
-    assert len(result.near_duplicates["pairs"]) == 5
-    assert "have a near-copy among those to learn from (cosine above 0.99), such as" in caplog.text
-    assert Result.read(result.write(tmp_path)).near_duplicates == result.near_duplicates
-    assert "have a near-copy among those to learn from (cosine above 0.99)" in " ".join(
-        compare(tmp_path).notes
-    )
 
 
 # ------------------------------------------------------------------------------------ within a set

@@ -6,7 +6,7 @@ are in [0, 1] and every kernel clips to it. The semantics are those of
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import ClassVar
@@ -176,53 +176,38 @@ def equalize(images_BCHW: Tensor) -> Tensor:
 # Operators
 
 
-def _range(strength: float) -> tuple[float, float]:
-    return max(0.0, 1 - strength), 1 + strength
+TONE: Mapping[str, float] = {"brightness": 1.0, "contrast": 1.0}  # factors without effect
 
 
 @dataclass(frozen=True)
 class Jitter(Operator):
     """Factors around 1, each up to the strength of its name away from it, drawn independently."""
 
-    factors: ClassVar[tuple[str, ...]]
+    two_sided: ClassVar[bool] = True
 
-    def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        return {name: uniform(n, _range(getattr(self, name)), generator) for name in self.factors}
-
-    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        return parameters | {
-            name: away(magnitude, _range(getattr(self, name)), parameters[name], 1.0)
-            for name in self.factors
-        }
+    def bounds(self, name: str) -> tuple[float, float]:
+        strength: float = getattr(self, name)
+        return max(0.0, 1 - strength), 1 + strength
 
     @classmethod
-    def stacked(cls, parameters: Parameters) -> Tensor:
-        """The factors as columns."""
-        return torch.stack([parameters[name] for name in cls.factors], dim=1)
-
-    @classmethod
-    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return cls.stacked(parameters) - 1
-
-    @classmethod
-    def difference(
-        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
-    ) -> Tensor:
-        """Of the factors, hidden where a view is equalized."""
-        return hide(first_BT - second_BT, _either(Equalize.name, first, second))
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        factors = (f" {name[0]}{parameters[name].item():.1f}" for name in cls.factors)
-        return cls.label + "".join(factors)
+    def difference(cls, change_BT: Tensor, records: Sequence[Record]) -> Tensor:
+        """Of brightness and contrast, hidden where a view is equalized, which undoes them."""
+        return hide(change_BT, _either(Equalize.name, records))
 
 
-def _either(name: str, first: Record, second: Record) -> Tensor:
+def _columns(parameters: Parameters, *names: str) -> Tensor:
+    return torch.stack([parameters[name] for name in names], dim=1)
+
+
+def _either(name: str, records: Sequence[Record]) -> Tensor:
+    first, second = records
     return first.applied(name) | second.applied(name)
 
 
-@operator("color_jitter", "color", Stage.COLOR, jitter, label="jitter", of_colors=True,
-          within={**STRENGTHS, "saturation": (0, math.inf), "hue": (0, 0.5)})  # fmt: skip
+@operator("color_jitter", "color", Stage.COLOR, jitter, {**TONE, "saturation": 1.0, "hue": 0.0},
+          shows="jitter b{brightness:.1f} c{contrast:.1f} s{saturation:.1f} h{hue:+.2f}",
+          within={**STRENGTHS, "saturation": (0, math.inf), "hue": (0, 0.5)},
+          of_colors=True)  # fmt: skip
 class ColorJitter(Jitter):
     """Random brightness, contrast, saturation and hue in random order.
 
@@ -235,55 +220,40 @@ class ColorJitter(Jitter):
     Reference: torchvision `ColorJitter`; strengths of VICReg.
     """
 
-    factors = ("brightness", "contrast", "saturation")
-
     probability: float = 0.8
     brightness: float = 0.4
     contrast: float = 0.4
     saturation: float = 0.2
     hue: float = 0.1
 
-    def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        return super().sample(n, generator) | {
-            "hue": uniform(n, (-self.hue, self.hue), generator),
-            "order": torch.randint(len(ORDERS), (n,), generator=generator),
-        }
+    def bounds(self, name: str) -> tuple[float, float]:
+        return (-self.hue, self.hue) if name == "hue" else super().bounds(name)
 
-    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        hue = away(magnitude, (-self.hue, self.hue), parameters["hue"], 0.0)
-        return super().at_magnitude(magnitude, parameters) | {"hue": hue}
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        drawn = super().sample(n, generator)
+        return drawn | {"order": torch.randint(len(ORDERS), (n,), generator=generator)}
 
     def arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         order_B = parameters["order"]
         order_B4 = torch.tensor(ORDERS, device=order_B.device)[order_B]
-        return self.stacked(parameters), parameters["hue"], order_B4
+        factor_B3 = _columns(parameters, "brightness", "contrast", "saturation")
+        return factor_B3, parameters["hue"], order_B4
 
     @classmethod
-    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        factors_B3 = super().effect(parameters, aspect_B)
-        return torch.cat([factors_B3, parameters["hue"][:, None]], dim=1)
-
-    @classmethod
-    def difference(
-        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
-    ) -> Tensor:
+    def difference(cls, change_BT: Tensor, records: Sequence[Record]) -> Tensor:
         """Of the factors, and sine and cosine of the turn of hue between the views.
 
-        Saturation and hue are hidden where a view is gray; brightness and contrast where one is
-        equalized, which undoes them.
+        Saturation and hue are hidden where a view is gray.
         """
-        tone_B2, saturation_B1, turn_B1 = (first_BT - second_BT).split((2, 1, 1), dim=1)
+        tone_B2, saturation_B1, turn_B1 = change_BT.split((2, 1, 1), dim=1)
         angle_B1 = 2 * math.pi * turn_B1
         hue_B3 = torch.cat([saturation_B1, angle_B1.sin(), angle_B1.cos() - 1], dim=1)
-        tone_B2 = hide(tone_B2, _either(Equalize.name, first, second))
-        return torch.cat([tone_B2, hide(hue_B3, _either(Grayscale.name, first, second))], dim=1)
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        return f"{super().caption(parameters)} h{parameters['hue'].item():+.2f}"
+        tone_B2 = super().difference(tone_B2, records)
+        return torch.cat([tone_B2, hide(hue_B3, _either(Grayscale.name, records))], dim=1)
 
 
-@operator("band_jitter", "color", Stage.COLOR, jitter_bands, label="bands",
+@operator("band_jitter", "color", Stage.COLOR, jitter_bands, TONE,
+          shows="bands b{brightness:.1f} c{contrast:.1f}",
           within={**STRENGTHS, "gain": (0, math.inf)})  # fmt: skip
 class BandJitter(Jitter):
     """Random brightness of all channels, contrast around the mean of each, and a gain of each.
@@ -296,8 +266,6 @@ class BandJitter(Jitter):
         gain: Likewise, one for each channel.
     """
 
-    factors = ("brightness", "contrast")
-
     probability: float = 0.8
     brightness: float = 0.4
     contrast: float = 0.4
@@ -305,18 +273,18 @@ class BandJitter(Jitter):
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         factors = super().sample(n, generator)
-        gain_BC = uniform(n * MOST_CHANNELS, _range(self.gain), generator)
+        gain_BC = uniform(n * MOST_CHANNELS, self.bounds("gain"), generator)
         return factors | {"gain": gain_BC.view(n, MOST_CHANNELS)}
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        gain_BC = away(magnitude, _range(self.gain), parameters["gain"], 1.0)
+        gain_BC = away(magnitude, self.bounds("gain"), parameters["gain"], 1.0)
         return super().at_magnitude(magnitude, parameters) | {"gain": gain_BC}
 
     def arguments(self, parameters: Parameters) -> Sequence[Tensor]:
-        return self.stacked(parameters), parameters["gain"]
+        return _columns(parameters, "brightness", "contrast"), parameters["gain"]
 
 
-@operator("grayscale", "color", Stage.COLOR, grayscale, label="gray", of_colors=True)
+@operator("grayscale", "color", Stage.COLOR, grayscale, shows="gray", of_colors=True)
 class Grayscale(Operator):
     """Replace the three channels by their luminance."""
 
@@ -330,7 +298,7 @@ class Invert(Operator):
     probability: float = 0.2
 
 
-@operator("solarize", "color", Stage.SOLARIZE, solarize, "threshold", neutral=1.0,
+@operator("solarize", "color", Stage.SOLARIZE, solarize, {"threshold": 1.0},
           within={"threshold": (0, 1)})  # fmt: skip
 class Solarize(Operator):
     """Invert the values at or above a random threshold.
@@ -343,8 +311,8 @@ class Solarize(Operator):
     threshold: tuple[float, float] = (0.0, 1.0)
 
 
-@operator("posterize", "color", Stage.COLOR, posterize, "bits", neutral=8.0, shows="{} bits",
-          within={"bits": (1, 8)})  # fmt: skip
+@operator("posterize", "color", Stage.COLOR, posterize, {"bits": 8.0},
+          shows="posterize {bits} bits", within={"bits": (1, 8)})  # fmt: skip
 class Posterize(Operator):
     """Keep only the highest bits of every value.
 

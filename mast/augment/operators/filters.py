@@ -146,8 +146,9 @@ def cut_out(images_BCHW: Tensor, side_B: Tensor, x_B: Tensor, y_B: Tensor) -> Te
 # Operators
 
 
-@operator("gaussian_blur", "focus", Stage.BLUR, gaussian_blur, "sigma", label="blur",
-          shows="σ {:.1f}", within={"sigma": (1e-6, inf), "extent": (0, inf)})  # fmt: skip
+@operator("gaussian_blur", "focus", Stage.BLUR, gaussian_blur, {"sigma": 0.0},
+          shows="blur σ {sigma:.1f}",
+          within={"sigma": (1e-6, inf), "extent": (0, inf)})  # fmt: skip
 class GaussianBlur(Operator):
     """Gaussian blur of a random width.
 
@@ -189,8 +190,8 @@ class GaussianBlur(Operator):
         return parameters["sigma"], radius_N.long()
 
 
-@operator("sharpness", "focus", Stage.BLUR, sharpen, "factor", neutral=1.0, two_sided=True,
-          shows="{:.1f}")  # fmt: skip
+@operator("sharpness", "focus", Stage.BLUR, sharpen, {"factor": 1.0}, two_sided=True,
+          shows="sharpness {factor:.1f}")  # fmt: skip
 class Sharpness(Operator):
     """Sharpen or soften.
 
@@ -201,7 +202,7 @@ class Sharpness(Operator):
     factor: tuple[float, float] = (0.1, 1.9)
 
 
-@operator("sobel", "color", Stage.EDGE, blend_edges, "blend", shows="{:.1f}",
+@operator("sobel", "color", Stage.EDGE, blend_edges, {"blend": 0.0}, shows="sobel {blend:.1f}",
           within={"blend": (0, 1)})  # fmt: skip
 class Sobel(Operator):
     """Blend with the edges of the luminance.
@@ -214,7 +215,7 @@ class Sobel(Operator):
     blend: tuple[float, float] = (0.1, 1.0)
 
 
-@operator("cutout", "parts", Stage.OCCLUSION, cut_out, "side", within={"side": (0, 2)})
+@operator("cutout", "parts", Stage.OCCLUSION, cut_out, {"side": 0.0}, within={"side": (0, 2)})
 class Cutout(Operator):
     """Cover a square at a random place with the image's mean color.
 
@@ -234,7 +235,8 @@ class Cutout(Operator):
         return torch.stack([side_B, side_B * (x_B - 0.5), side_B * (y_B - 0.5)], dim=1)
 
 
-@operator("motion_blur", "focus", Stage.BLUR, motion_blur, within={"taps": (3, inf)})
+@operator("motion_blur", "focus", Stage.BLUR, motion_blur,
+          shows="motion blur {taps:.3g} px {angle:.0f}°", within={"taps": (3, inf)})  # fmt: skip
 class MotionBlur(Operator):
     """Blur along a line of random length and angle.
 
@@ -288,8 +290,3 @@ class MotionBlur(Operator):
         # A line has no direction: turned by half a circle it is the same.
         length_B, twice_B = parameters["taps"] - 1, torch.deg2rad(2 * parameters["angle"])
         return torch.stack([length_B, length_B * twice_B.cos(), length_B * twice_B.sin()], dim=1)
-
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        taps, angle = parameters["taps"].item(), parameters["angle"].item()
-        return f"motion blur {taps:.3g} px {angle:.0f}°"

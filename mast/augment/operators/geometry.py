@@ -69,15 +69,12 @@ class GeometricOperator(Operator):
         return resize_boxes(images_BCHW, size_B2, matrices_B33, side, bounded_B, self.bicubic)
 
     @classmethod
-    def difference(
-        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
-    ) -> Tensor:
-        difference_BT = super().difference(first_BT, second_BT, first, second)
-        one_B = mirrored(first) ^ mirrored(second)
-        return hide(difference_BT, one_B) if cls.horizontal else difference_BT
+    def difference(cls, change_BT: Tensor, records: Sequence[Record]) -> Tensor:
+        difference_BT = super().difference(change_BT, records)
+        return hide(difference_BT, one_mirrored(records)) if cls.horizontal else difference_BT
 
 
-@operator("random_resized_crop", "position", Stage.WARP, label="crop",
+@operator("random_resized_crop", "position", Stage.WARP,
           within={"scale": (0, 1), "ratio": (0.01, 100)})  # fmt: skip
 class RandomResizedCrop(GeometricOperator):
     """Crop a random box of the original image and resize it to the view.
@@ -137,27 +134,25 @@ class RandomResizedCrop(GeometricOperator):
         return torch.stack([*center, area_B.log() / 2], dim=1)
 
     @classmethod
-    def difference(
-        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
-    ) -> Tensor:
+    def difference(cls, change_BT: Tensor, records: Sequence[Record]) -> Tensor:
         """Of the centre and half the log of the area, as the views show them.
 
         Two mirrored views show x the other way round; of one that is mirrored and one that is not,
         no view shows which is which.
         """
-        x_B1, rest_B2 = (first_BT - second_BT).split((1, 2), dim=1)
-        mirrored_B, also_B = mirrored(first), mirrored(second)
-        both_B1 = (mirrored_B & also_B).to(x_B1.device, non_blocking=True)[:, None]
-        x_B1 = hide(torch.where(both_B1, -x_B1, x_B1), mirrored_B ^ also_B)
+        x_B1, rest_B2 = change_BT.split((1, 2), dim=1)
+        first_B, second_B = map(mirrored, records)
+        both_B1 = (first_B & second_B).to(x_B1.device, non_blocking=True)[:, None]
+        x_B1 = hide(torch.where(both_B1, -x_B1, x_B1), one_mirrored(records))
         return torch.cat([x_B1, rest_B2], dim=1)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
         box_14 = crop_boxes(parameters, torch.ones(1))
-        return f"{cls.label} {float(box_14[0, 2] * box_14[0, 3]):.2f}"
+        return f"crop {float(box_14[0, 2] * box_14[0, 3]):.2f}"
 
 
-@operator("horizontal_flip", "orientation", Stage.WARP, label="flip")
+@operator("horizontal_flip", "orientation", Stage.WARP, shows="flip")
 class HorizontalFlip(GeometricOperator):
     """Mirror left and right."""
 
@@ -165,11 +160,9 @@ class HorizontalFlip(GeometricOperator):
         return affine(aspect_B, xx=-1.0, x=1.0)
 
     @classmethod
-    def difference(
-        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
-    ) -> Tensor:
+    def difference(cls, change_BT: Tensor, records: Sequence[Record]) -> Tensor:
         """Whether the views differ; which of them is the mirrored one no view shows."""
-        return (first_BT - second_BT).abs()
+        return change_BT.abs()
 
 
 @dataclass(frozen=True)
@@ -193,14 +186,14 @@ class Shear(GeometricOperator):
         return affine(aspect_B, **{self.entry: parameters["shear"]})
 
 
-@operator("shear_x", "orientation", Stage.WARP, drawn="shear", two_sided=True, shows="{:+.2f}",
-          entry="xy")  # fmt: skip
+@operator("shear_x", "orientation", Stage.WARP, shows="shear x {shear:+.2f}", entry="xy",
+          drawn={"shear": 0.0}, two_sided=True)  # fmt: skip
 class ShearX(Shear):
     """Shift rows to the left where positive."""
 
 
-@operator("shear_y", "orientation", Stage.WARP, drawn="shear", two_sided=True, shows="{:+.2f}",
-          entry="yx")  # fmt: skip
+@operator("shear_y", "orientation", Stage.WARP, shows="shear y {shear:+.2f}", entry="yx",
+          drawn={"shear": 0.0}, two_sided=True)  # fmt: skip
 class ShearY(Shear):
     """Shift columns up where positive."""
 
@@ -225,19 +218,21 @@ class Translate(GeometricOperator):
         return affine(aspect_B, **{self.axis: -parameters["shift"]})
 
 
-@operator("translate_x", "position", Stage.WARP, drawn="shift", two_sided=True, shows="{:+.2f}",
-          within={"shift": (-1, 1)}, axis="x", horizontal=True)  # fmt: skip
+@operator("translate_x", "position", Stage.WARP, shows="translate x {shift:+.2f}", axis="x",
+          drawn={"shift": 0.0}, two_sided=True, within={"shift": (-1, 1)},
+          horizontal=True)  # fmt: skip
 class TranslateX(Translate):
     """Move the content to the right where positive."""
 
 
-@operator("translate_y", "position", Stage.WARP, drawn="shift", two_sided=True, shows="{:+.2f}",
-          within={"shift": (-1, 1)}, axis="y")  # fmt: skip
+@operator("translate_y", "position", Stage.WARP, shows="translate y {shift:+.2f}", axis="y",
+          drawn={"shift": 0.0}, two_sided=True, within={"shift": (-1, 1)})  # fmt: skip
 class TranslateY(Translate):
     """Move the content down where positive."""
 
 
-@operator("rotate", "orientation", Stage.WARP, drawn="angle", two_sided=True, shows="{:+.0f}°")
+@operator("rotate", "orientation", Stage.WARP, drawn={"angle": 0.0}, two_sided=True,
+          shows="rotate {angle:+.0f}°")  # fmt: skip
 class Rotate(GeometricOperator):
     """Turn about the centre, counter-clockwise where positive.
 
@@ -270,18 +265,21 @@ class Rotate(GeometricOperator):
         return torch.deg2rad(parameters["angle"])[:, None]
 
     @classmethod
-    def difference(
-        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
-    ) -> Tensor:
+    def difference(cls, change_BT: Tensor, records: Sequence[Record]) -> Tensor:
         """Sine and cosine of the turn; a view and a mirrored one show the sum of the angles."""
-        turn_B1 = first_BT - second_BT
-        angle_B2 = torch.cat([turn_B1.sin(), turn_B1.cos() - 1], dim=1)
-        return hide(angle_B2, mirrored(first) ^ mirrored(second))
+        angle_B2 = torch.cat([change_BT.sin(), change_BT.cos() - 1], dim=1)
+        return hide(angle_B2, one_mirrored(records))
 
 
 def mirrored(record: Record) -> Tensor:
     """bool (B,): which views were flipped; a flip acts after the crop and before all else."""
     return record.applied(HorizontalFlip.name)
+
+
+def one_mirrored(records: Sequence[Record]) -> Tensor:
+    """bool (B,): whether one of two views was flipped and the other was not."""
+    first, second = records
+    return mirrored(first) ^ mirrored(second)
 
 
 def crop_boxes(parameters: Parameters, aspect_B: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from math import inf, pi
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Parameters, Stage, operator, per_pixel, uniform
+from mast.augment.operator import Operator, Parameters, Stage, operator, per_pixel
 
 
 def _mix(bits: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def add_noise(images_BCHW: Tensor, std_B: Tensor, seed_B: Tensor) -> Tensor:
     return torch.addcmul(images_BCHW, field, per_pixel(std_B, images_BCHW)).clamp_(0, 1)
 
 
-@operator("gaussian_noise", "noise", Stage.NOISE, add_noise, "std", label="noise",
+@operator("gaussian_noise", "noise", Stage.NOISE, add_noise, {"std": 0.0}, shows="noise {std:.2f}",
           within={"std": (0, inf)})  # fmt: skip
 class GaussianNoise(Operator):
     """Additive Gaussian noise.
@@ -55,7 +55,5 @@ class GaussianNoise(Operator):
     std: tuple[float, float] = (0.0, 0.1)
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        return {
-            "std": uniform(n, self.std, generator),
-            "seed": torch.randint(2**31, (n,), generator=generator),
-        }
+        drawn = super().sample(n, generator)
+        return drawn | {"seed": torch.randint(2**31, (n,), generator=generator)}

@@ -5,7 +5,6 @@ Legend: B batch of one rank.
 
 import logging
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import cached_property
 from io import BytesIO
@@ -17,10 +16,11 @@ import torch
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.core.reading import Reading
-from mast.core.threads import Prefetcher
-from mast.data.cache import VERSION, Canvas, InMemory
+from mast.core.threads import prefetched
+from mast.data.cache import VERSION, Canvas
 from mast.data.canvas import CanvasSet, DataConfig
 from mast.data.decode import BrokenImageError, Opened, open_image
+from mast.data.pixels import Pixels, decode_in_order
 from mast.data.shards.sampler import ShardSampler
 from mast.data.shards.source import Shards
 from mast.data.source import SAMPLE
@@ -84,8 +84,7 @@ class ShardStream:
             (label_N,) = self.source.targets.values()
             labelled_N = label_N[indices] >= 0
             indices = indices[labelled_N | ~labelled_N.any()]
-        with ThreadPoolExecutor(self.workers) as pool:
-            outcomes = self._decode(pool, indices, self.source.encoded(indices.tolist()))
+        outcomes = self._decode(indices, self.source.encoded(indices.tolist()))
         whole = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, tuple)]
         if not whole:
             raise UserError(f"none of {len(indices)} images of {self.name} can be decoded")
@@ -94,7 +93,7 @@ class ShardStream:
         labelled = all((label_N >= 0).any() for label_N in targets.values())
         return CanvasSet(
             self.name,
-            InMemory.of([canvas for canvas, _ in drawn], self.reading.layout),
+            Pixels.of([canvas for canvas, _ in drawn], self.reading.layout),
             np.array([aspect for _, aspect in drawn], np.float32),
             targets if labelled else {},
             self.classes if labelled else {},
@@ -107,12 +106,9 @@ class ShardStream:
         self, sampler: ShardSampler, start: int, part: slice
     ) -> Iterator[tuple[Canvases, np.ndarray]]:
         """A part of each batch from a step on, with the indices of its images."""
-        with (
-            ThreadPoolExecutor(self.workers) as pool,
-            closing(Prefetcher(self._encoded(sampler, start, part), sampler.steps)) as steps,
-        ):
+        with closing(prefetched(self._encoded(sampler, start, part), sampler.steps)) as steps:
             for index_B, encoded in steps:
-                yield self._batch(index_B, self._decode(pool, index_B, encoded))
+                yield self._batch(index_B, self._decode(index_B, encoded))
 
     def _encoded(
         self, sampler: ShardSampler, start: int, part: slice
@@ -125,15 +121,12 @@ class ShardStream:
                 yield index_B, {index: encoded.pop(index) for index in index_B.tolist()}
 
     def _decode(
-        self, pool: ThreadPoolExecutor, index_B: np.ndarray, encoded: dict[int, bytes]
+        self, index_B: np.ndarray, encoded: dict[int, bytes]
     ) -> list[Canvas | BrokenImageError]:
-        def tried(index: int) -> Canvas | BrokenImageError:
-            try:
-                return self.source.decode(index, encoded[index], self.side, self.reading)
-            except BrokenImageError as error:
-                return error
+        def decode(index: int) -> Canvas:
+            return self.source.decode(index, encoded[index], self.side, self.reading)
 
-        return list(pool.map(tried, index_B.tolist()))
+        return [*decode_in_order(decode, index_B.tolist(), self.workers)]
 
     def _batch(
         self, index_B: np.ndarray, outcomes: list[Canvas | BrokenImageError]

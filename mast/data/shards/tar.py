@@ -6,11 +6,9 @@ member is checked here.
 
 import functools
 import json
-import logging
 import math
 import re
 import tarfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
@@ -25,7 +23,6 @@ _NAME = re.compile(r"(?s)((?:.*/)?[^/.]+)\.([^/]*)")  # key and ending, at the f
 _META = re.compile(r"__[^/]*__($|/)")  # members that are no samples, as WebDataset has it
 _LARGEST = 2**30  # bytes of an image
 _TEXT = 2**20  # bytes of other content
-_log = logging.getLogger("mast")
 
 
 class Sample(NamedTuple):
@@ -74,12 +71,9 @@ def tar_members(file: IO[bytes]) -> Iterator[TarInfo]:
 
 
 def tar_samples(file: IO[bytes], url: str) -> Iterator[Sample]:
-    """The samples with an image: files with one name up to its first dot.
-
-    A warning counts the files that are left out.
-    """
-    seen, left_out, stem = set[str](), Counter[str](), PurePosixPath(url).stem
-    for key, group in groupby(_named(file, left_out), lambda part: part[0]):
+    """The samples with an image: files with one name up to its first dot; others are left out."""
+    seen, stem = set[str](), PurePosixPath(url).stem
+    for key, group in groupby(_named(file), lambda part: part[0]):
         if key in seen:
             raise ReadError(f"the files of {key} are not adjacent: write them one after the other")
         seen.add(key)
@@ -92,9 +86,6 @@ def tar_samples(file: IO[bytes], url: str) -> Iterator[Sample]:
                 file.seek(member.offset_data)
                 texts[ending] = file.read(size)
         chosen = next((ending for ending in _image_endings() if ending in members), None)
-        others = [of for of in members if of.rpartition(".")[2] in _image_endings()]
-        if chosen is None or others != [chosen]:
-            left_out[" and ".join(f".{of}" for of in (others or members) if of != chosen)] += 1
         if chosen is not None:
             known = _known(texts["json"]) if chosen.startswith(CANVAS) else (math.nan, None)
             size = _plain_size(members[chosen])
@@ -102,20 +93,14 @@ def tar_samples(file: IO[bytes], url: str) -> Iterator[Sample]:
                 known[1] or f"{stem}/{key}", members[chosen].offset_data,
                 size if size <= _LARGEST else 0, _label(texts["cls"]), known[0],
             )  # fmt: skip
-    if left_out:
-        kinds = (f"{count} of {kind}" for kind, count in left_out.most_common(5))
-        _warn_once(url, ", ".join(kinds))
 
 
-def _named(file: IO[bytes], left_out: Counter[str]) -> Iterator[tuple[str, str, TarInfo]]:
+def _named(file: IO[bytes]) -> Iterator[tuple[str, str, TarInfo]]:
     """The files of samples, by key and ending."""
     for member in tar_members(file):
-        if _META.match(member.name) or member.name.rpartition("/")[2].startswith("."):
-            continue
-        if parts := _NAME.fullmatch(member.name):
+        hidden = _META.match(member.name) or member.name.rpartition("/")[2].startswith(".")
+        if not hidden and (parts := _NAME.fullmatch(member.name)):
             yield parts[1], parts[2].lower(), member
-        else:
-            left_out["no ending"] += 1
 
 
 def _plain_size(member: TarInfo) -> int:
@@ -140,9 +125,3 @@ def _known(text: bytes) -> tuple[float, str | None]:
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return math.nan, None
     return aspect if 1e-6 < aspect < 1e6 else math.nan, name
-
-
-@functools.cache
-def _warn_once(url: str, kinds: str) -> None:
-    _log.warning("%s: files that belong to no readable image, or are the second image of a "
-                 "sample, are ignored: %s", url, kinds)  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from mast.augment import OPERATORS
 from mast.core.errors import unknown
@@ -18,6 +18,19 @@ from mast.evaluation.labelled_sets import EvaluationData, Task
 from mast.evaluation.settings import Ranged
 
 Data = TypeVar("Data")
+
+
+class Learned(NamedTuple):
+    """A classifier of the whole pool, and what one like it says of images that it has not seen.
+
+    V images are held out, of C classes.
+    """
+
+    encoder: nn.Module  # from images to (B, D): as it was, or fine-tuned
+    head: nn.Linear  # from there to scores (B, C)
+    scores_VC: Tensor  # of held-out images, by a classifier that did not learn from them
+    labels_V: Tensor  # their classes
+    chosen: dict[str, float]  # hyper-parameters that were chosen by them
 
 
 @dataclass(frozen=True, kw_only=True)

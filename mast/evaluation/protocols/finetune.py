@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.core.fields import build
+from mast.core.fields import change
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import accuracy
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, Task, tasks
-from mast.evaluation.protocols.evaluator import Evaluator
+from mast.evaluation.protocols.evaluator import Evaluator, Learned
 from mast.evaluation.tuning import Recipe, Tuned, tune
 
 RECIPES = {
@@ -70,8 +70,7 @@ class FineTune(Evaluator[EvaluationData]):
 
     def resolved(self) -> Recipe:
         """The recipe with its changes."""
-        changed = {**asdict(RECIPES[self.recipe]), **(self.changes or {})}
-        return build(Recipe, changed, f"setting of recipe {self.recipe}")
+        return change(RECIPES[self.recipe], self.changes or {}, f"setting of recipe {self.recipe}")
 
     def settings(self) -> dict[str, Any]:
         """With the whole recipe."""
@@ -123,3 +122,13 @@ class FineTune(Evaluator[EvaluationData]):
             tried.append((candidate, self.held_out(encoder, data, task, candidate)))
         labels_V = task.pool_labels_N[task.choose_V]
         return max(tried, key=lambda row: accuracy(row[1], labels_V, task.metric))
+
+    def classifier(self, encoder: FrozenEncoder, data: EvaluationData, task: Task) -> Learned:
+        """A classifier of the whole pool, to be stored."""
+        recipe, scores_VC = self.choose(encoder, data, task)
+        chosen = {} if scores_VC is None else {"encoder_lr": recipe.encoder_lr}
+        if scores_VC is None:
+            scores_VC = self.held_out(encoder, data, task, recipe)
+        network = self.learn(encoder, data, task, recipe).network
+        labels_V = task.pool_labels_N[task.choose_V]
+        return Learned(network.encoder, network.head, scores_VC, labels_V, chosen)

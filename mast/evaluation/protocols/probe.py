@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
@@ -26,7 +26,7 @@ from mast.evaluation.logistic import (
     choose,
     fit,
 )
-from mast.evaluation.protocols.evaluator import Evaluator, features_of
+from mast.evaluation.protocols.evaluator import Evaluator, Learned, features_of
 
 _log = logging.getLogger("mast")
 
@@ -128,3 +128,14 @@ class Linear(Probe):
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         yield from self.probe(encoder, data)
+
+    def classifier(self, encoder: FrozenEncoder, data: EvaluationData, task: Task) -> Learned:
+        """A classifier of the whole pool, to be stored."""
+        pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
+        (learned,) = self.learn(pool_ND, [task])
+        weight_CD, bias_C = learned.classifier
+        head = nn.Linear(weight_CD.shape[1], weight_CD.shape[0], device=weight_CD.device)
+        head.load_state_dict({"weight": weight_CD, "bias": bias_C - bias_C.mean()})  # for float32
+        scores_VC = self.held_out(pool_ND, task, learned.penalty).cpu()
+        labels_V, chosen = task.pool_labels_N[task.held_out_V], {"penalty": learned.penalty}
+        return Learned(encoder.module, head, scores_VC, labels_V, chosen)

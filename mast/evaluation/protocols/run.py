@@ -11,12 +11,12 @@ from torch import nn
 
 from mast.core.display import doing, track
 from mast.core.errors import UserError, unknown
-from mast.core.fields import build
+from mast.core.fields import change
 from mast.core.run import provenance
 from mast.data import crop_fraction
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData
-from mast.evaluation.overlap import count_copies, near_copies
+from mast.evaluation.overlap import count_copies
 from mast.evaluation.protocols import EVALUATORS, Evaluator
 from mast.evaluation.result import Result, notes_on_copies
 
@@ -39,7 +39,6 @@ def evaluate_encoder(
     protocols: str | Sequence[str] = ("knn", "linear"),
     settings: EvaluationSettings | None = None,
     on_result: Callable[[Result], object] | None = None,
-    near_duplicates: bool = False,
 ) -> list[Result]:
     """Measure an encoder on labelled sets, one result per protocol; features are extracted once.
 
@@ -54,24 +53,15 @@ def evaluate_encoder(
     if not isinstance(encoder, FrozenEncoder):
         encoder = FrozenEncoder(encoder)
     for name in names:
-        protocol = evaluators[name]
-        if not isinstance(data, protocol.needs):
-            raise UserError(
-                f"{name} needs {protocol.needs.__name__}, got {type(data).__name__}: annotated "
-                "objects are for detection and segmentation, labelled images for the others."
-            )
-        protocol.prepare(encoder)
+        evaluators[name].prepare(encoder)
     extraction = encoder.compute.settings(data.size)
     copies: dict[str, int] = {}
-    near: dict[str, Any] = {}
-    source = ""
     if isinstance(data, EvaluationData):
         extraction["crop_fraction"] = crop_fraction(data.size)
         extraction["held_out"] = HELD_OUT if data.val is None else None
-        copies, near = count_copies(data), near_copies(encoder, data) if near_duplicates else {}
-        for note in notes_on_copies(copies, near, len(data.test)):
+        copies = count_copies(data)
+        for note in notes_on_copies(copies, len(data.test)):
             _log.warning(note)
-        source = data.source
     origin = provenance()
     results = []
     for name in track(names, "", len(names), "protocols", even=False):
@@ -89,9 +79,7 @@ def evaluate_encoder(
                 metric=data.metric,
                 encoder=encoder.description,
                 duplicates=copies,
-                near_duplicates=near,
                 provenance=origin,
-                data=source,
             )
         results.append(result)
         if on_result is not None:
@@ -102,8 +90,11 @@ def evaluate_encoder(
 
 def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:
     """Make a protocol; `settings.protocols[name]` replaces some of its defaults."""
-    changes: dict[str, Any] = {"seed": settings.seed, **settings.protocols.get(name, {})}
-    return build(protocol_class(name), changes, f"setting of {name}")
+    changes = {"seed": settings.seed, **settings.protocols.get(name, {})}
+    try:
+        return change(protocol_class(name)(), changes, "setting")
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from error
 
 
 def protocol_class(name: str) -> type[Evaluator[Any]]:

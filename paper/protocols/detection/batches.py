@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.core.threads import Prefetcher
+from mast.core.threads import prefetched
 from mast.core.transfer import pinned
 from mast.data.decode import BrokenImageError
 
@@ -77,7 +77,7 @@ class TrainingObjects:
         An image that cannot be decoded is logged and replaced by another.
         """
         steps = (self.batch(fabric, step) for step in range(start, stop))
-        for batch in Prefetcher(steps):
+        for batch in prefetched(steps):
             yield ObjectBatch(fabric.to_device(batch.images), fabric.to_device(batch.targets))
 
     def batch(self, fabric: Fabric, step: int) -> ObjectBatch:

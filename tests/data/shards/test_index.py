@@ -20,7 +20,7 @@ def test_shards_are_found_by_folder_and_pattern(tmp_path):
 
 
 ENTRY = '{"shardlist": [{"url": "train-000.tar", "nsamples": %s}]}'
-WRONG = ["-5", "1e400", "3.5", '"3"', "1" + 40 * "0"]
+WRONG = ["1e400", '"three"', "[]"]
 NO_INDEX = [
     "", "[]", '{"shardlist": {"a": 1}}', '{"shardlist": [{}]}', '{"shardlist": ["a"]}',
     *(ENTRY % wrong for wrong in WRONG),

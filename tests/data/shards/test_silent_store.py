@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import fsspec
 import pytest
@@ -105,33 +104,12 @@ def test_a_store_that_never_answers_is_named(silent, tmp_path, look, monkeypatch
 def test_a_shard_whose_store_falls_silent_is_named(falls_silent, monkeypatch):
     root, loader = falls_silent
     monkeypatch.setattr(module, "PATIENCE_S", 0.1)
-    monkeypatch.setattr(module, "WAITS_S", (0.0, 5.0))  # a busy machine may be late by these
-    says = r"train-00.\.tar cannot be read, tried 2 times in \d s: no answer in 0.1 s"
+    monkeypatch.setattr(module, "WAITS_S", (0.0,))
+    says = r"train-00.\.tar cannot be read, tried 2 times: no answer in 0.1 s"
     with soon(), pytest.raises(UserError, match=says):
         list(loader.epoch(0))
     with soon(), pytest.raises(UserError, match=says):
         module.read_range(f"{root}/train-000.tar", 2**15, 100)
-
-
-@pytest.mark.parametrize(("takes", "times", "most"), [(0, 6, 31), (30, 2, 61)])
-def test_tries_end_by_the_clock(takes, times, most, monkeypatch):
-    """In half a minute where they fail at once, and soon after a minute however they fail."""
-    now = [0.0]
-
-    def spend(seconds):
-        now[0] += seconds
-
-    def fail(url, at, size):
-        spend(takes)
-        raise TimeoutError("no answer")
-
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(module, "wait", lambda event, seconds: spend(seconds))
-    monkeypatch.setattr(module, "answered", lambda url, ask: ask())
-    monkeypatch.setattr(module, "_fetched", fail)
-    with pytest.raises(UserError, match=f"tried {times} times in {most} s"):
-        module.read_range("s3://bucket/a.tar", 0, 9)
-    assert now[0] == most
 
 
 def test_a_signal_ends_the_wait_for_a_store(silent, tmp_path):
