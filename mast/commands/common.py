@@ -36,9 +36,10 @@ T = TypeVar("T")
 # Of options that mean the same in every command, unless its own docstring says something of them.
 TEXTS = {
     "encoder": "Pretrained weights (`timm:resnet18.a1_in1k`), a run or adapted folder, an "
-    "`encoder.safetensors`, another project's checkpoint, or an .npz or .parquet file of features "
-    "(`features` (N, D) and `paths` (N,)). In Python also a `mast.Encoder` or a module that maps "
-    "RGB images (B, 3, H, W) in [0, 1] to (B, D). Default: EfficientNet-Lite0, ImageNet weights.",
+    "`encoder.safetensors`, an .onnx graph, another project's checkpoint, or an .npz or .parquet "
+    "file of features (`features` (N, D) and `paths` (N,)). In Python also a `mast.Encoder` or a "
+    "module that maps RGB images (B, 3, H, W) in [0, 1] to (B, D). Default: EfficientNet-Lite0, "
+    "ImageNet weights.",
     "out": "File to write: a table (.csv, or .parquet with the extra `parquet`) or a page of "
     "thumbnails (.html). None by default.",
     "size": "Input size in pixels; by default the size at which the weights were trained, 224 if "
