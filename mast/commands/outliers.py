@@ -47,9 +47,9 @@ def outliers(
 ) -> Listing:
     """Rank images by how far they lie from all others, and find labels that may be wrong.
 
-    Confident learning checks labels: out-of-fold probes give the probability of each class, and a
-    label is suspect if another class is at least as probable as on average for its own images. If
-    many labels are suspect, few are wrong: review the least probable ones first.
+    Confident learning checks labels: out-of-fold probes give the probability of each class, from
+    which the number of wrong labels of each class is estimated. So many of its images, those of the
+    least probable labels, are suspect. Review the least probable ones first.
 
     Args:
         data: The images. Labels, such as one subfolder per class, are checked; images without one
@@ -63,8 +63,8 @@ def outliers(
     Returns:
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
         and, comparable between calls, `distance`, one minus the cosine to the fifth nearest other
-        image, copies counted once. If labels are checked, also `label`; `suggested`, another class
-        if the label is suspect; and `quality`, the label's out-of-fold probability, empty for a
+        image, copies counted once. If labels are checked, also `label`; `suggested`, the most
+        probable other class if the label is suspect; and `quality`, the label's out-of-fold probability, empty for a
         class with a single image. Images that cannot be decoded come last; the last column,
         `broken`, says why.
     """

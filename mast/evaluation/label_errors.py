@@ -40,11 +40,30 @@ def thresholds(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
 
 def confident_classes(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
     """The class that each image confidently belongs to: the most probable above its threshold, or
-    `NO_CLASS` (equation 1). Where it is another than the label, that is a likely error.
+    `NO_CLASS` (equation 1).
     """
     reached_NC = probability_NC >= thresholds(label_N, probability_NC)
     class_N = np.where(reached_NC, probability_NC, -np.inf).argmax(axis=1)
     return np.where(reached_NC.any(axis=1), class_N, NO_CLASS)
+
+
+def likely_errors(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
+    """Which labels (N,) are likely wrong: of each class those with the smallest probability.
+
+    Their number is the share of its confident images that belong to another class (section 3.2,
+    "prune by class"). On human errors it has the precision of the images off the diagonal of the
+    confident joint, and half again their recall (`benchmarks/label_errors.py`).
+    """
+    class_N = confident_classes(label_N, probability_NC)
+    quality_N = self_confidence(label_N, probability_NC)
+    wrong_N = np.zeros(len(label_N), bool)
+    for label in np.unique(label_N):
+        at_K = np.flatnonzero(label_N == label)
+        confident_K = class_N[at_K][class_N[at_K] != NO_CLASS]
+        if len(confident_K):
+            count = int(len(at_K) * float((confident_K != label).mean()))
+            wrong_N[at_K[quality_N[at_K].argsort(kind="stable")[:count]]] = True
+    return wrong_N
 
 
 def self_confidence(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
@@ -126,10 +145,12 @@ def checked_labels(
     probability_JC = out_of_fold(
         features_ND[judged_J], label_J, len(classes), seed, group_N[judged_J]
     )
-    class_J = confident_classes(label_J, probability_JC)
     suggested_N, quality_N = np.full(len(label_N), NO_CLASS), np.full(len(label_N), np.nan)
-    suggested_N[judged_J] = np.where(class_J == label_J, NO_CLASS, class_J)
     quality_N[judged_J] = self_confidence(label_J, probability_JC)
+    others_JC = probability_JC.copy()
+    others_JC[np.arange(len(label_J)), label_J] = -1
+    wrong_J = likely_errors(label_J, probability_JC)
+    suggested_N[judged_J] = np.where(wrong_J, others_JC.argmax(axis=1), NO_CLASS)
     agreed = 100 * float((probability_JC.argmax(axis=1) == label_J).mean())
     found = np.flatnonzero(suggested_N != NO_CLASS)
     suspects: list[int] = found[quality_N[found].argsort(kind="stable")].tolist()
