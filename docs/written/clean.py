@@ -130,8 +130,9 @@ def _judged() -> str:
 
 def _tiles() -> str:
     """How many tiles that do not overlap are grouped."""
-    rows = [row for row in _read("tiles")["rows"] if row["tool"] == "mast"]
-    counts = ", ".join(f"{row['grouped']} ({row['set'].partition('/')[0]})" for row in rows)
+    rows = _read("tiles")["rows"]
+    counts = ", ".join(f"{row.get('near', 0) + row.get('edited', 0)} ({row['set'].split('/')[0]})"
+                       for row in rows)  # fmt: skip
     return f"Of {rows[0]['tiles']:,} tiles cut from photos without overlap, it merges {counts}."
 
 

@@ -64,9 +64,9 @@ def outliers(
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
         and, comparable between calls, `distance`, one minus the cosine to the fifth nearest other
         image, copies counted once. If labels are checked, also `label`; `suggested`, the most
-        probable other class if the label is suspect; and `quality`, the label's out-of-fold probability, empty for a
-        class with a single image. Images that cannot be decoded come last; the last column,
-        `broken`, says why.
+        probable other class if the label is suspect; and `quality`, the label's out-of-fold
+        probability, empty for a class with a single image. Images that cannot be decoded come last;
+        the last column, `broken`, says why.
     """
     encoder = or_default(encoder, data)
     if target is not None and not labels:
