@@ -86,7 +86,7 @@ def duplicates(
         reference: A folder: only copies of its photos are found. It is not changed.
         move_to: A folder to which all but the first of each group move, with their relative paths.
             Nothing is deleted or overwritten. Groups of several labels stay, and so do copies that
-            show more than the first, links and what they point to.
+            show more than the first or too little detail, links and what they point to.
         restore: A `moved.jsonl` that --move_to wrote: its files move back to data, that is all.
         ignore: Properties in which copies may differ, such as orientation; by default all. With
             level similar: changes that should not count.
@@ -162,6 +162,8 @@ def duplicates(
     agreeing = [group for group in groups if not _conflict(group, canvases)]
     if conflicts := len(groups) - len(agreeing):
         summary += f" {counted(conflicts, 'group')} of several labels or parts."
+    if flat := sum(copy.is_flat for group in groups for copy in group):
+        summary += f" {flat:,} with too little detail to be verified: look at them."
     write_listing(file, columns, "Copies", summary, lambda: _rows(groups, canvases))
     if listed is not None:
         _write_list(listed, groups, canvases)

@@ -95,6 +95,8 @@ def move_copies(
                 staying["changed meanwhile"] += 1
             elif copy.shows_more:
                 staying["with more in it than the first"] += 1
+            elif copy.is_flat:
+                staying["with too little detail to be verified"] += 1
             else:
                 moving.append(paths[at])
     done = track(move(root, moving, folder), "moving files", len(moving), "files")

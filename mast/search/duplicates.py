@@ -62,6 +62,11 @@ class Copy(NamedTuple):
     changes: str = ""  # what differs from the first, in words
     shows_more: bool = False  # than the first
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether it has too little detail to be verified: features or hashes alone agree."""
+        return self.level == "near" and math.isnan(self.agreement)
+
 
 def copies_within(
     canvases: CanvasSet,
