@@ -10,9 +10,10 @@ two copies of one photo. Recall is the share of right pairs that are found, prec
 found pairs that are right. `joined` lists different photos that were grouped; pairs in `REAL`,
 which are copies in their set (judged by eye), do not count. imagehash's pHash is used up to 10
 bits, imagededup's default. `--others` is an interpreter with fastdup and czkawka, which run with
-their defaults. `--encoder` is one that `mast duplicates` takes, at 288 pixels, in place of its
-own. `--tiles` cuts so many tiles of 64 pixels out of each set, a dozen of a photo, which do not
-overlap: pairs that are found among these, but exact copies, are wrong. Ten minutes on two cores.
+their defaults. `--encoder` measures `mast duplicates` alone with another encoder, at 288 pixels,
+and its result has its name. `--tiles` cuts so many tiles of 64 pixels out of each set, a dozen of
+a photo, which do not overlap: pairs that are found among these, but exact copies, are wrong. Ten
+minutes on two cores.
 """
 
 import argparse
@@ -152,6 +153,7 @@ def main() -> None:
         return
     rows, versions = [], {"imagehash": version("imagehash")}
     others = OTHERS if options.others else ()
+    name_of = "copies" if options.encoder is None else f"copies-{options.encoder.stem}"
     for name, seed in itertools.product(SETS, range(options.seeds)):
         random = np.random.default_rng(seed)
         paths = sorted((options.sets / name).rglob("*.jpg"))
@@ -165,8 +167,7 @@ def main() -> None:
                 "mast": lambda folder=folder: by_mast(folder),
             }
             if options.encoder is not None:
-                named = f"mast, {options.encoder.stem}"
-                tools[named] = lambda folder=folder: by_mast(folder, options.encoder)
+                tools = {"mast": lambda folder=folder: by_mast(folder, options.encoder)}
             true = len(chosen) * 15  # pairs of six
             for tool in [*tools, *others]:
                 begun = time.monotonic()
@@ -188,7 +189,7 @@ def main() -> None:
                 rows.append(row)
                 print(row, flush=True)
     result = {"rows": rows, "bits": BITS, "versions": versions, "provenance": provenance()}
-    write_json(RESULTS / "copies.json", result)
+    write_json(RESULTS / f"{name_of}.json", result)
 
 
 if __name__ == "__main__":
