@@ -80,11 +80,16 @@ def label_errors() -> str:
             share = _range(seed["first"][name] for seed in seeds)
             taken = f"{seeds[0]['wrong']:,}"
             rows.append((labels, f"mast: the first by {name}", taken, share, share))
-    table = link_table("label-errors", Grid(("labels", "flagged", "images", "precision", "recall"),
-                                       tuple(rows)))  # fmt: skip
+    heads = ("labels", "flagged", "images", "precision", "recall")
+    table = link_table("label-errors", Grid(heads, tuple(rows)), "all methods and labels")
+    of = {(row[0], row[1]): row[2:] for row in rows}
+    ours, theirs = of["aggre_label", "mast"], of["aggre_label", "cleanlab: both"]
     return (
-        f"All methods, with cleanlab {result['provenance']['cleanlab']}: {table} "
-        f"({result['images']:,} CIFAR-10 images, labels of people from CIFAR-10N, three folds)."
+        f"Of {result['images']:,} CIFAR-10 labels that most of three people chose (CIFAR-10N), "
+        f"{result['rows'][0]['wrong']:,} are wrong. It flags {ours[0]}, {ours[1]} % of them "
+        f"wrong, and finds {ours[2]} % of the wrong ones; cleanlab "
+        f"{result['provenance']['cleanlab']} (`both`) flags {theirs[0]}, {theirs[1]} % wrong, and "
+        f"finds {theirs[2]} % ({table})."
     )
 
 
