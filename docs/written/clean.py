@@ -138,7 +138,10 @@ def _tiles() -> str:
     rows = _read("tiles")["rows"]
     counts = ", ".join(f"{row.get('near', 0) + row.get('edited', 0)} ({row['set'].split('/')[0]})"
                        for row in rows)  # fmt: skip
-    return f"Of {rows[0]['tiles']:,} tiles cut from photos without overlap, it merges {counts}."
+    return (
+        f"Of {rows[0]['tiles']:,} tiles cut from photos without overlap, it merges {counts}: a "
+        "photo that is there twice, repeating patterns, skies."
+    )
 
 
 def edits_of(name: str) -> dict[str, Any]:
