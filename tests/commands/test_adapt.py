@@ -148,7 +148,7 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
         mast.load_adapted(tmp_path, encoder=module)
     with torch.no_grad():
         next(module.parameters()).add_(1)
-    with pytest.raises(UserError, match="of another encoder"):
+    with pytest.raises(UserError, match="belongs to another encoder"):
         mast.load_adapted(tmp_path, encoder=module)
 
 
