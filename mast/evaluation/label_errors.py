@@ -84,7 +84,7 @@ def out_of_fold(
 ) -> np.ndarray:
     """Probabilities (N, C), float64, by the probe on the other folds of a cross-validation.
 
-    The penalty is chosen as `linear` does, by the labels, each of which occurs twice or more.
+    The penalty is chosen as in `linear`, by labels that occur twice or more.
     """
     device = features_ND.device
 
@@ -106,7 +106,7 @@ def out_of_fold(
 
 
 class Checked(NamedTuple):
-    """Labels beside what probes that did not see them predict."""
+    """Labels compared with out-of-fold predictions."""
 
     columns: dict[str, list[Any]]  # of each image `label`, `suggested` if suspect, and `quality`
     suspects: list[int]  # images whose label may be wrong, the least probable first
@@ -121,7 +121,7 @@ def checked_labels(
     first_N: np.ndarray,
     seed: int,
 ) -> Checked | None:
-    """Compare labels, where they can be checked, with what probes say that did not see them.
+    """Compare labels with out-of-fold predictions of probes.
 
     Those are the labels that images of other units have, too. No probe sees an image of the same
     unit, nor a copy: `first_N` are the first copies.

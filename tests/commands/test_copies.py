@@ -227,7 +227,7 @@ def test_a_reference_is_kept_and_labels_and_parts_that_differ_are_named(
             shutil.copy(planted / f"0{at}.png", folder / name / "b.png")
         conflicts = mast.duplicates(folder, Pooled(), size=32)
         assert conflicts["conflict"] == [said, said]
-        assert "1 group of several labels or parts" in next(iter(conflicts.sections))
+        assert "1 group with several labels or splits" in next(iter(conflicts.sections))
         moved = mast.duplicates(folder, Pooled(), size=32, move_to=tmp_path / "moved")
         assert "0 files moved" in next(iter(moved.sections))
 

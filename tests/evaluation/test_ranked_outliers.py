@@ -72,5 +72,5 @@ def test_a_bank_with_fewer_images_gives_its_last() -> None:
     found = distances(BANK[:3], torch.cat([BANK[:1], at([-1.0])]))
     torch.testing.assert_close(found, 1 - torch.tensor([20.0, 21.0]).deg2rad().cos())
     torch.testing.assert_close(distances(BANK[:1], BANK[1:2]), 1 - ANGLES[1:2].cos())
-    with pytest.raises(UserError, match="there is no other image to compare with"):
+    with pytest.raises(UserError, match="expected two or more different images"):
         distances(BANK[:1], BANK[:1])
