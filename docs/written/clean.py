@@ -87,9 +87,9 @@ def label_errors() -> str:
     return (
         f"Of {result['images']:,} CIFAR-10 labels that most of three people chose (CIFAR-10N), "
         f"{result['rows'][0]['wrong']:,} are wrong. It flags {ours[0]}, {ours[1]} % of them "
-        f"wrong, and finds {ours[2]} % of the wrong ones; cleanlab "
-        f"{result['provenance']['cleanlab']} (`both`) flags {theirs[0]}, {theirs[1]} % wrong, and "
-        f"finds {theirs[2]} % ({table})."
+        f"wrong, and finds {ours[2]} % of the wrong ones (three draws of folds). Of cleanlab "
+        f"{result['provenance']['cleanlab']}, `prune_by_class` is this rule; `both` flags "
+        f"{theirs[0]}, {theirs[1]} % wrong, and finds {theirs[2]} % ({table})."
     )
 
 
@@ -116,9 +116,10 @@ def edits() -> str:
     heads = ("photos", "found (%)", "change named (%)", "other pairs merged")
     return (
         f"{as_markdown(Grid(heads, tuple(rows)))}\n\n{ways} edits of each of "
-        f"{edits_of('flowers')['photos']} photos, and pairs of different photos of one class or "
-        "object. The threshold was chosen on UKBench and DTD. The two merged pairs of flowers are "
-        f"real copies; the pairs of UKBench show flat objects.\n\n{_judged()} {_tiles()}"
+        f"{edits_of('flowers')['photos']} photos, each compared with its photo, and pairs of "
+        "different photos of one class or object (COCO: any). The threshold was chosen on UKBench "
+        "and DTD. The two merged pairs of flowers are real copies; the pairs of UKBench show flat "
+        f"objects.\n\n{_judged()} {_tiles()}"
     )
 
 
@@ -128,8 +129,9 @@ def _judged() -> str:
     (ours, all_of), (theirs, _) = (found[tool]["one photo"] for tool in ("mast", "pHash"))
     return (
         f"Of {all_of} pairs in CIFAR-10 that [ciFAIR](https://cvjena.github.io/cifair/)'s authors "
-        f"judged to be one photo, it finds {ours}, pHash (10 bits) {theirs}; of 96 other pairs "
-        "that it merges, ten are wrong by our eyes."
+        f"judged to be one photo, it finds {ours}, pHash (10 bits) {theirs}. It merges "
+        f"{found['mast']['not judged']} other pairs; of 96 drawn from these, ten are wrong by our "
+        "eyes."
     )
 
 

@@ -85,8 +85,9 @@ def duplicates(
             or folder:NAME, to prefer a subfolder of data.
         reference: A folder: only copies of its photos are found. It is not changed.
         move_to: A folder to which all but the first of each group move, with their relative paths.
-            Nothing is deleted or overwritten. Groups of several labels stay, and so do copies that
-            show more than the first or too little detail, links and what they point to.
+            Nothing is deleted or overwritten. Groups of several labels (subfolders count as labels)
+            stay without --keep folder:NAME; so do copies that show more than the first or too
+            little detail, links and what they point to.
         restore: A `moved.jsonl` that --move_to wrote; its files move back to data, nothing else.
         ignore: Properties in which copies may differ, such as orientation; by default all. With
             level similar: changes that should not count.
@@ -122,7 +123,7 @@ def duplicates(
     from mast.page import Thumbnails
     from mast.search import cleanup
     from mast.search.duplicates import SAME, copies_within
-    from mast.search.preference import preferred
+    from mast.search.preference import FOLDER, preferred
 
     apart_of = None if reference is None else cleanup.check_reference(reference, data)
     place = None if move_to is None else cleanup.check_target(move_to, data, apart_of)
@@ -159,9 +160,11 @@ def duplicates(
         f"{images_of(canvases.name, len(canvases), canvases.skipped)}: "
         f"{counted(len(groups), 'group')}; copies: {', '.join(of_levels)}."
     )
-    agreeing = [group for group in groups if not _conflict(group, canvases)]
+    by_folder = keep.startswith(FOLDER)  # which decides between labels, too
+    agreeing = [group for group in groups if by_folder or not _conflict(group, canvases)]
     if conflicts := len(groups) - len(agreeing):
-        summary += f" {counted(conflicts, 'group')} with several labels or splits."
+        summary += f" {counted(conflicts, 'group')} with several labels or splits"
+        summary += "." if place is None else " stay; --keep folder:NAME moves them."
     if flat := sum(copy.is_flat for group in groups for copy in group):
         summary += f" {flat:,} with too little detail to be verified: look at them."
     write_listing(file, columns, "Copies", summary, lambda: _rows(groups, canvases))

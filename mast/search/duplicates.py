@@ -65,7 +65,7 @@ class Copy(NamedTuple):
     @property
     def is_flat(self) -> bool:
         """Whether it has too little detail to be verified: features or hashes alone agree."""
-        return self.level == "near" and math.isnan(self.agreement)
+        return self.level in ("near", "edited") and math.isnan(self.agreement)
 
 
 def copies_within(

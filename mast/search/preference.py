@@ -15,6 +15,7 @@ KEEP = ("largest", "sharpest", "oldest", "newest", "first", "folder:NAME")
 FOLDER = "folder:"
 # Relative differences of pixel counts that matter; with borders, the count is less exact.
 COARSE, FINE = 0.25, 0.02
+BORDER = 0.15  # share of an image; less is a bright edge of the photo
 
 
 def preferred(
@@ -60,7 +61,7 @@ def preferred(
         return (
             not referred[at], not inside[at], by.get(keep, lambda _: 0)(at),
             -round(math.log(max(1, (1 - facts.border) * pixels)) / COARSE),
-            round(facts.border, 1), -round(math.log(pixels) / FINE),
+            int(facts.border / BORDER), -round(math.log(pixels) / FINE),
             -facts.file_bytes, dates[at], at,
         )  # fmt: skip
 

@@ -230,6 +230,11 @@ def test_a_reference_is_kept_and_labels_and_parts_that_differ_are_named(
         assert "1 group with several labels or splits" in next(iter(conflicts.sections))
         moved = mast.duplicates(folder, Pooled(), size=32, move_to=tmp_path / "moved")
         assert "0 files moved" in next(iter(moved.sections))
+        moved = mast.duplicates(
+            folder, Pooled(), size=32, move_to=tmp_path / names[0], keep=f"folder:{names[1]}"
+        )
+        assert "1 file moved" in next(iter(moved.sections))
+        assert _paths(tmp_path / names[0]) == {f"{names[0]}/a.png", "moved.jsonl"}
 
 
 def test_a_copy_that_shows_more_or_has_no_detail_stays(tmp_path: Path) -> None:

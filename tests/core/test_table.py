@@ -94,7 +94,7 @@ def test_what_cannot_be_written_is_refused_in_one_line(
     with pytest.raises(UserError, match=r"pipe\.csv is a device or a pipe"):
         out_file(tmp_path / "pipe.csv", CSV)
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"cannot write .*: .*/file is not a writable folder"):
+    with pytest.raises(UserError, match=r"cannot write .*, as .*/file is not a writable folder"):
         out_file(tmp_path / "file" / "below" / "t.csv", CSV)
     out_file(tmp_path / "new" / "folder" / "t.csv", CSV)
     assert not (tmp_path / "new").exists()

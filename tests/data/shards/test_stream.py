@@ -59,7 +59,7 @@ def test_broken_images_are_counted_and_others_take_their_place(tmp_path, caplog)
     assert len(caplog.records) == 1
     assert "has broken images" in caplog.text
     worse = write_shards(tmp_path / "worse", 40, broken=tuple(range(0, 40, 2)))
-    with pytest.raises(UserError, match=r"data\.max_broken .* got \d+ of \d+ images"):
+    with pytest.raises(UserError, match=r"data\.max_broken: .* got \d+ of \d+ images"):
         [*loader_of(worse, max_broken=0.1).epoch(0)]
     one = write_shards(tmp_path / "one", 40, broken=(3,))
     with pytest.raises(
