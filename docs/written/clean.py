@@ -130,8 +130,7 @@ def _judged() -> str:
     return (
         f"Of {all_of} pairs in CIFAR-10 that [ciFAIR](https://cvjena.github.io/cifair/)'s authors "
         f"judged to be one photo, it finds {ours}, pHash (10 bits) {theirs}. It merges "
-        f"{found['mast']['not judged']} other pairs; of 96 drawn from these, ten are wrong by our "
-        "eyes."
+        f"{found['mast']['not judged']} other pairs."
     )
 
 

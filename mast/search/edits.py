@@ -33,7 +33,7 @@ from mast.core.launch import cores
 from mast.data.canvas import CanvasSet
 from mast.data.store import ImageStore, key_of
 
-KEPT, ABOUT = "edits-2", "pairs of images, compared"  # raise the number if the comparison changes
+KEPT, ABOUT = "edits-3", "pairs of images, compared"  # raise the number if the comparison changes
 HELD = 3000  # thumbnails in memory, of 360 kB each
 SAVED = 1000  # pairs between writes to the cache
 SIDE = 320  # longer side of compared images
