@@ -10,9 +10,10 @@ two copies of one photo. Recall is the share of right pairs that are found, prec
 found pairs that are right. `joined` lists different photos that were grouped; pairs in `REAL`,
 which are copies in their set (judged by eye), do not count. imagehash's pHash is used up to 10
 bits, imagededup's default. `--others` is an interpreter with fastdup and czkawka, which run with
-their defaults. `--encoder` is one that `mast duplicates` takes, at 288 pixels, in place of its
-own. `--tiles` cuts so many tiles of 64 pixels out of each set, none of which overlap: all pairs
-that are found among these are wrong. Ten minutes on two cores.
+their defaults. `--encoder` measures `mast duplicates` alone with another encoder, at 288 pixels,
+and its result has its name. `--tiles` cuts so many tiles of 64 pixels out of each set, a dozen of
+a photo, which do not overlap: pairs that are found among these, but exact copies, are wrong. Ten
+minutes on two cores.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import json
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
@@ -36,7 +38,7 @@ from mast.core.run import provenance
 
 SETS = ("flowers17/train", "dtd10/train", "coco128/train2017")
 OTHERS = ("fastdup", "czkawka")
-TILE = 64  # pixels
+TILE, PER_PHOTO = 64, 12  # pixels; tiles
 BITS = 10  # of 64 that may differ
 
 REAL = {("image_0962.jpg", "image_1002.jpg"), ("bubbly_0106.jpg", "bubbly_0147.jpg")}
@@ -77,18 +79,18 @@ def by_hash(files: list[Path]) -> Pairs:
 
 
 def write_tiles(photos: Iterable[Path], folder: Path, count: int) -> None:
-    """Write so many tiles as `<number of the photo>-<row>-<column>.png`."""
+    """Write so many tiles as `<name of the photo>-<row>-<column>.png`, of each photo some."""
     written = 0
-    for at, path in enumerate(photos):
+    for path in photos:
         with Image.open(path) as photo:
             image = photo.convert("RGB")
-        for top, left in itertools.product(
+        corners = itertools.product(
             range(0, image.height - TILE + 1, TILE), range(0, image.width - TILE + 1, TILE)
-        ):
-            if written < count:
-                tile = image.crop((left, top, left + TILE, top + TILE))
-                tile.save(folder / f"{at:04d}-{top}-{left}.png")
-                written += 1
+        )
+        for top, left in itertools.islice(corners, min(PER_PHOTO, count - written)):
+            tile = image.crop((left, top, left + TILE, top + TILE))
+            tile.save(folder / f"{path.stem}-{top}-{left}.png")
+            written += 1
 
 
 def by_mast(folder: Path, encoder: Path | None = None) -> Pairs:
@@ -115,22 +117,24 @@ def by_others(python: Path, program: str, folder: Path) -> tuple[Pairs, float, s
 
 
 def tiles(sets: Path, count: int) -> None:
-    """Measure how many tiles are grouped."""
+    """Measure how many tiles are grouped, by level; exact ones have the same pixels."""
     rows = []
     for name in SETS:
+        paths = sorted((sets / name).rglob("*.jpg"))
+        order = np.random.default_rng(0).permutation(len(paths))
         with tempfile.TemporaryDirectory() as place:
-            write_tiles(sorted((sets / name).rglob("*.jpg")), Path(place), count)
-            for tool, find in (("mast", by_mast), ("pHash", _hashed)):
-                pairs = find(Path(place))
-                grouped = len({tile for pair in pairs for tile in pair})
-                row = {"set": name, "tool": tool, "tiles": len([*Path(place).iterdir()])}
-                rows.append(row | {"grouped": grouped, "pairs": sorted(pairs)[:100]})
-                print({key: value for key, value in rows[-1].items() if key != "pairs"}, flush=True)
+            write_tiles((paths[at] for at in order), Path(place), count)
+            found = mast.duplicates(place).columns
+            row = {
+                "set": name, "tiles": len([*Path(place).iterdir()]),
+                **Counter(found["level"]), "groups": [
+                    [path for _, path in group] for _, group in itertools.groupby(
+                        zip(found["group"], found["path"], strict=True), lambda each: each[0])
+                ],
+            }  # fmt: skip
+            rows.append(row)
+            print({key: value for key, value in row.items() if key != "groups"}, flush=True)
     write_json(RESULTS / "tiles.json", {"rows": rows, "provenance": provenance()})
-
-
-def _hashed(folder: Path) -> Pairs:
-    return by_hash(sorted(folder.iterdir()))
 
 
 def main() -> None:
@@ -149,6 +153,7 @@ def main() -> None:
         return
     rows, versions = [], {"imagehash": version("imagehash")}
     others = OTHERS if options.others else ()
+    name_of = "copies" if options.encoder is None else f"copies-{options.encoder.stem}"
     for name, seed in itertools.product(SETS, range(options.seeds)):
         random = np.random.default_rng(seed)
         paths = sorted((options.sets / name).rglob("*.jpg"))
@@ -162,8 +167,7 @@ def main() -> None:
                 "mast": lambda folder=folder: by_mast(folder),
             }
             if options.encoder is not None:
-                named = f"mast, {options.encoder.stem}"
-                tools[named] = lambda folder=folder: by_mast(folder, options.encoder)
+                tools = {"mast": lambda folder=folder: by_mast(folder, options.encoder)}
             true = len(chosen) * 15  # pairs of six
             for tool in [*tools, *others]:
                 begun = time.monotonic()
@@ -185,7 +189,7 @@ def main() -> None:
                 rows.append(row)
                 print(row, flush=True)
     result = {"rows": rows, "bits": BITS, "versions": versions, "provenance": provenance()}
-    write_json(RESULTS / "copies.json", result)
+    write_json(RESULTS / f"{name_of}.json", result)
 
 
 if __name__ == "__main__":

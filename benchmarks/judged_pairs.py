@@ -9,7 +9,7 @@ CIFAIR is the folder `meta` of cvjena/cifair, pairs of a test image with a train
 image: judged 1, of one photo, or 2, very similar (Barz and Denzler, Do we train on test data?,
 Journal of Imaging 2020). All test images are compared with each other, with the training images of
 these pairs and with `--train` others. Found pairs that nobody judged are counted; the result has
-all of them. Twenty minutes on two cores.
+all of them. An hour on one core.
 """
 
 import argparse

@@ -25,7 +25,13 @@ from measure import RESULTS
 import mast
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
-from mast.evaluation.label_errors import NO_CLASS, confident_classes, out_of_fold, self_confidence
+from mast.evaluation.label_errors import (
+    NO_CLASS,
+    confident_classes,
+    likely_errors,
+    out_of_fold,
+    self_confidence,
+)
 from mast.models import DEFAULT
 
 LABELS = ("aggre_label", "random_label1", "worse_label")
@@ -45,7 +51,10 @@ def margin(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
 def flagged(label_N: np.ndarray, probability_NC: np.ndarray) -> dict[str, np.ndarray]:
     """Which labels each method takes for wrong."""
     class_N = confident_classes(label_N, probability_NC)
-    found = {"mast: off the diagonal": (class_N != label_N) & (class_N != NO_CLASS)}
+    found = {
+        "mast": likely_errors(label_N, probability_NC),
+        "off the diagonal": (class_N != label_N) & (class_N != NO_CLASS),
+    }
     if find_spec("cleanlab") is not None:
         from cleanlab.filter import find_label_issues
 
@@ -59,7 +68,7 @@ def flagged(label_N: np.ndarray, probability_NC: np.ndarray) -> dict[str, np.nda
 def scored(label_N: np.ndarray, wrong_N: np.ndarray, probability_NC: np.ndarray) -> Found:
     """Percent of what is flagged, and of what is ranked first, that is wrong."""
     found = flagged(label_N, probability_NC)
-    suspect_S = np.flatnonzero(found["mast: off the diagonal"])
+    suspect_S = np.flatnonzero(found["mast"])
     first = {}
     for name, rank in (("self-confidence", self_confidence), ("margin", margin)):
         order_S = rank(label_N, probability_NC)[suspect_S].argsort(kind="stable")

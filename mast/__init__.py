@@ -4,7 +4,7 @@ config = mast.configure("mast_c5_small", data="photos", epochs=50)
 run = mast.pretrain(config)
 encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D)
 
-What is public is imported when it is first used, so that `mast --help` needs no PyTorch.
+Public names are imported on first use, so that `mast --help` needs no PyTorch.
 """
 
 from importlib import import_module

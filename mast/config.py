@@ -25,10 +25,10 @@ from mast.methods import METHODS, Method, MethodConfig, method_of
 from mast.models import Encoder, EncoderConfig
 from mast.models.encoders import IMAGENET, RETRAIN, check_size, usual_normalization
 
-# Numbers that may be infinite: what they bound is not bounded then.
+# Limits that may be infinite, meaning no limit.
 ENDLESS = ("optimizer.clip", "checkpoint_minutes", "data.cache_limit_gb", "data.resident_gb")
-_OPTIONS = "encoder.options"  # the one field whose names are not those of a version
-# Fields that may change when a run is continued: they do not change what is computed.
+_OPTIONS = "encoder.options"  # its names are the user's, not fields of a version
+# Fields that may change when a run resumes, as they do not affect results.
 OPERATIONAL = (
     "out", "device", "threads", "compile", "cuda_graphs", "log_every",
     "checkpoint_minutes", "wandb", "data.cache", "data.cache_limit_gb",
@@ -39,11 +39,11 @@ OPERATIONAL = (
 
 @dataclass(kw_only=True)
 class PretrainConfig:
-    """Everything that decides a run.
+    """The configuration of a run.
 
     Attributes:
         recipe: Name of the recipe this started from, for the record.
-        out: Run folder; `runs/<recipe>-<data>-<seed>` if not given.
+        out: Run folder; `runs/<recipe>-<data>-<seed>` by default.
         data: The images.
         size: Side of a view in pixels.
         views: Augmentation preset; `mast show operators` lists the operators in each.
@@ -66,7 +66,7 @@ class PretrainConfig:
             Triton can build kernels for the GPU.
         cuda_graphs: Compile with torch.compile(mode="reduce-overhead"), which replays CUDA graphs:
             for steps so short that the GPU waits for the CPU. Needs one GPU and accumulate 1.
-        score_every: Epochs between online scores; a tenth of the run if not given.
+        score_every: Epochs between online scores; a tenth of the run by default.
         log_every: Steps between lines of metrics.jsonl.
         checkpoint_minutes: Minutes between checkpoints.
         wandb: Project name for Weights & Biases, which needs the extra of that name.
@@ -104,37 +104,37 @@ class PretrainConfig:
             self.encoder = replace(self.encoder, **moments._asdict())
 
     def check(self) -> None:
-        """Refuse values that cannot be."""
+        """Refuse invalid values."""
         check_fields(self)
         if self.views not in PRESETS:
             raise unknown("preset of views", self.views, PRESETS)
         _ = self.preset, self.method
         numbers = fields.leaves(self)
-        for own in ("data.range", "data.no_data"):  # which have ranges of their own
+        for own in ("data.range", "data.no_data"):  # each operator has its own limits
             del numbers[own]
         fields.check_numbers(numbers, ENDLESS)
         for part in (self.objective, self.encoder, self.optimizer):
             part.check()
         if self.encoder.channels != self.data.channels:
             raise UserError(
-                f"encoder.mean and encoder.std have {self.encoder.channels} numbers, and images "
-                f"{self.data.channels} channels: data.channels says how many"
+                f"encoder.mean and encoder.std: expected {self.data.channels} numbers "
+                f"(data.channels), got {self.encoder.channels}"
             )
         least = dict.fromkeys(("epochs", "batch_size", "accumulate", "log_every"), 1.0)
         least |= {"size": SMALLEST, "threads": 1, "score_every": 1, "checkpoint_minutes": 0}
         for name, bound in (least | {"seed": 0}).items():
             value = getattr(self, name)
             if value is not None and not value >= bound:
-                raise UserError(f"{name} must be {bound:g} or more, got {value}")
+                raise UserError(f"{name}: expected {bound:g} or more, got {value}")
         check_size(self.size)
         self._check_combinations()
 
     def _check_combinations(self) -> None:
-        """Refuse values of which each could be alone."""
+        """Refuse combinations of values."""
         whole = self.objective.needs_whole_batch
         if whole is not None and self.accumulate > 1:
             raise UserError(
-                f"accumulate must be 1 for {METHODS[self.method].title}, as {whole}; got "
+                f"accumulate: expected 1 for {METHODS[self.method].title}, as {whole}; got "
                 f"{self.accumulate}"
             )
         schedule = self.schedule
@@ -147,24 +147,24 @@ class PretrainConfig:
             raise UserError(f"expected schedule.leave_out in [0, 1], got {schedule.leave_out:g}")
 
     def check_trainable(self) -> None:
-        """Refuse views from which the method cannot learn."""
+        """Refuse views that the method cannot use."""
         (least, most), count = self.objective.takes, len(self.preset.views)
         if not least <= count <= most:
             own = f", such as {self.method}" if self.method in PRESETS else ""
             raise UserError(
-                f"{METHODS[self.method].title} takes {least}{' or more' * (most > least)} views of "
-                f"an image, got {count}: choose another preset of views{own}"
+                f"views: expected {least}{' or more' * (most > least)} views of an image for "
+                f"{METHODS[self.method].title}, got {count}; choose another preset{own}"
             )
         self.objective.check_views(self.preset)
 
     @property
     def method(self) -> str:
-        """Name of the method in `METHODS`, by the type of the objective."""
+        """Name of the method in `METHODS`, found by the objective's type."""
         return method_of(self.objective)
 
     @property
     def preset(self) -> Preset:
-        """The views: the preset with the operators that act."""
+        """The preset of views, restricted to `operators`."""
         channels = self.data.channels
         preset = PRESETS[self.views].of_channels(channels)
         if self.operators is None:
@@ -172,13 +172,13 @@ class PretrainConfig:
         for name in self.operators:
             if channels != 3 and name in OPERATORS and OPERATORS[name].of_colors:
                 raise UserError(
-                    f"{name} needs red, green and blue, and images have {channels} channels: leave "
-                    "it out, or name band_jitter"
+                    f"operators: {name} needs red, green and blue, got {channels} channels; leave "
+                    "it out, or use band_jitter"
                 )
         return preset.only(self.operators)
 
     def folder(self) -> Path:
-        """Where the run goes."""
+        """The run folder."""
         if self.out is not None:
             return Path(self.out)
         data = Path(self.data.spec).name.replace(":", "-").replace("@", "-")
@@ -186,7 +186,7 @@ class PretrainConfig:
 
 
 def build_method(config: PretrainConfig) -> Method:
-    """The untrained method of a configuration; the same weights for the same seed.
+    """The untrained method of a configuration; equal seeds give equal weights.
 
     Args:
         config: Encoder, method, views and seed are used.
@@ -210,12 +210,12 @@ def build_method(config: PretrainConfig) -> Method:
 
 
 def record(config: PretrainConfig) -> dict[str, Any]:
-    """A configuration as YAML has it, whole, so that a run stays what it was."""
+    """A complete configuration as plain values for YAML."""
     return {"method": config.method, **plain(config)}
 
 
 def deciding(config: PretrainConfig) -> dict[str, Any]:
-    """What of a configuration decides what a run computes, by dotted names."""
+    """The fields that affect what a run computes, by dotted name."""
     return {
         name: value for name, value in flatten(record(config)).items() if name not in OPERATIONAL
     }
@@ -224,7 +224,7 @@ def deciding(config: PretrainConfig) -> dict[str, Any]:
 def read(path: str | Path) -> PretrainConfig:
     """The configuration of a run, from its config.yaml.
 
-    What an older version did not write has its plain default, whatever today's recipes say.
+    Fields that an older version did not write take their plain defaults, not those of a recipe.
 
     Args:
         path: The file.
@@ -239,9 +239,9 @@ def read(path: str | Path) -> PretrainConfig:
 
 
 def configuration_of(folder: RunFolder) -> PretrainConfig:
-    """The configuration of a run, which must be that with which it was trained.
+    """The configuration of a run, checked against the one it was trained with.
 
-    Its images may lie elsewhere by now.
+    The path of its images may differ.
     """
     config = read(folder.config)
     refuse_changes(folder, config, {"data.spec"})
@@ -251,15 +251,15 @@ def configuration_of(folder: RunFolder) -> PretrainConfig:
 def refuse_changes(
     folder: RunFolder, config: PretrainConfig, but: Collection[str] = frozenset()
 ) -> None:
-    """Refuse to go on with a run of which something changed that decides what it computes.
+    """Refuse to resume a run if a field changed that affects what it computes.
 
-    A field that its files do not have, as those of another version, is not compared, but for the
+    Fields that its files lack, as they are of another version, are not compared, except the
     options of an encoder.
 
     Args:
         folder: The run.
-        config: Its configuration by now.
-        but: Fields that may have changed.
+        config: Its current configuration.
+        but: Fields to ignore.
     """
     file = folder.embedding if folder.encoder.is_file() else folder.last
     try:
@@ -268,7 +268,7 @@ def refuse_changes(
         else:
             before = dict(read_metadata(read_header(file) or {}).get("config", {}))
     except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{file} is damaged in its header: {RETRAIN}") from error
+        raise UserError(f"{file} has a damaged header: {RETRAIN}") from error
     now = deciding(config)
     names = before.keys() & now.keys()
     if before:
@@ -276,8 +276,8 @@ def refuse_changes(
     for name in sorted(names - set(but)):
         if before.get(name) != now.get(name):
             raise UserError(
-                f"{folder.path} has {name}={now.get(name)!r}, and {file.name} was trained with "
-                f"{before.get(name)!r}: restore it, or start a new run with another out"
+                f"{name}: {folder.path} has {now.get(name)!r}, but {file.name} was trained with "
+                f"{before.get(name)!r}; restore it, or start a new run with another out"
             )
 
 
@@ -290,14 +290,14 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if aliased:
-        raise UserError(f"{path} has aliases, which may expand endlessly: write their values")
+        raise UserError(f"{path} has YAML aliases, which may expand endlessly; write their values")
     if not isinstance(values, dict):
-        raise UserError(f"{path} holds no fields: expected lines such as `epochs: 20`")
+        raise UserError(f"{path}: expected fields such as `epochs: 20`, got none")
     return values
 
 
 def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
-    """As `replaced`, checked."""
+    """`replaced`, then checked."""
     changed = replaced(config, values)
     changed.check()
     return changed
@@ -307,13 +307,13 @@ def replaced(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfi
     """A configuration with other values, each of its type.
 
     Args:
-        config: All other values.
-        values: By the field's name, nested ones as dicts or by dotted names. `method` starts from
-            that method's own objective, if it is another one.
+        config: The configuration to change.
+        values: By field name; nested ones as dicts or by dotted names. Another `method` starts from
+            that method's default objective.
     """
     values = dict(values)
     if values.get("out") == "":
-        raise UserError("out is empty: give a folder, or leave it out")
+        raise UserError("out: expected a folder, got nothing")
     method = values.pop("method", config.method)
     if not isinstance(method, str) or method not in METHODS:
         raise unknown("method", method, METHODS)

@@ -1,4 +1,4 @@
-"""Views for training loops that are not ours: images of any kind in, pretraining's views out.
+"""Pretraining's views for your own training loop.
 
 Legend: B images of this process, H height, W width, V side of a view, T numbers of a canvas.
 """
@@ -45,10 +45,10 @@ class Canvas(NamedTuple):
 @final
 @dataclass(frozen=True)
 class ToCanvas:
-    """Resizes an image once, as the loader of `mast pretrain` does; for a Dataset's workers.
+    """Shrinks an image as the loader of `mast pretrain` does; for a Dataset's workers.
 
     Args:
-        side: Of a square with as many pixels as a canvas may have.
+        side: Side of a square with the largest number of pixels of a canvas.
     """
 
     side: int
@@ -56,11 +56,11 @@ class ToCanvas:
     def __post_init__(self) -> None:
         check_fields(self)
         if not 1 <= self.side <= LARGEST:
-            raise UserError(f"side must be 1 to {LARGEST:,} pixels, got {self.side}")
+            raise UserError(f"side: expected 1 to {LARGEST:,} pixels, got {self.side}")
 
     @entry()
     def __call__(self, image: AnyImage) -> Canvas:
-        """Shrink the whole of an image to what a canvas may have.
+        """Shrink an image to the pixels of a canvas.
 
         A path is best: a JPEG is then decoded at the smallest scale that suffices. A tensor or an
         array holds uint8, or floats in [0, 1].
@@ -71,7 +71,7 @@ class ToCanvas:
         return Canvas(pixels_T, torch.tensor(pixels_HWC.shape[:2]), torch.tensor(aspect))
 
     def read(self, image: AnyImage) -> tuple[np.ndarray, float]:
-        """The canvas (H, W, 3), uint8, and width / height of the image; else as the call."""
+        """The canvas (H, W, 3), uint8, and width / height of the image."""
         if isinstance(image, np.ndarray | Tensor):
             tensor = image if isinstance(image, Tensor) else torch.tensor(image)
             image = Image.fromarray(_bytes_BHWC(tensor[None])[0].cpu().numpy())
@@ -82,23 +82,23 @@ class ToCanvas:
 class ViewMaker:
     """Draws the views of a batch as `mast pretrain` does, for any training loop.
 
-    The pixels are a function of the images, the seed and the step, and of nothing else. With
-    `torch.distributed` every process draws its part of the global batch: all call this with as many
-    images each, and the same step. All operators may act at every step; the stages of MAST's
-    schedule are left to `mast pretrain`.
+    The pixels depend only on images, seed and step. With `torch.distributed` every process draws
+    its part of the global batch: all processes must pass the same number of images and the same
+    step. All operators may act at every step; only `mast pretrain` has the stages of MAST's
+    schedule.
 
     Args:
         views: Name in `mast.augment.PRESETS`, such as "mast5" or "vicreg", or a preset of your own.
-        size: Side in pixels of the views that have none of their own.
-        seed: Of what is drawn.
-        canvas: Images of more pixels than a square of this side are shrunk to that many, once; by
-            default 2.75 times `size`, as in pretraining.
-        reuse: Whether to draw every batch into the same memory, which spares a CPU the first touch
-            of new memory; the views of a call are then overwritten by the next one.
+        size: Side in pixels of views for which the preset sets none.
+        seed: Random seed.
+        canvas: Images with more pixels than a square of this side are shrunk once to that many;
+            by default 2.75 times `size`, as in pretraining.
+        reuse: Whether to draw every batch into the same memory, which is faster on a CPU; each call
+            then overwrites the previous views.
 
     Attributes:
-        to_canvas: Makes a `Canvas` of an image or of its path.
-        step: Of the next call that names none.
+        to_canvas: Turns an image or its path into a `Canvas`.
+        step: Step of the next call without a step.
     """
 
     @entry()
@@ -128,23 +128,23 @@ class ViewMaker:
         """Draw the views of a batch, float32 (B, 3, V, V), on the device of its pixels.
 
         Args:
-            images: Canvases, as a loader stacks those of `to_canvas`; or a tensor (B, H, W, 3) or
-                (B, 3, H, W) of uint8, or of floats in [0, 1], which are rounded to 255 steps; or a
-                list of images or paths, which are shrunk to canvases on the CPU. A tensor is not
+            images: Canvases of `to_canvas`, stacked by a loader; or a tensor (B, H, W, 3) or
+                (B, 3, H, W) of uint8, or of floats in [0, 1], which are rounded to 8 bits; or a
+                list of images or paths, which are shrunk to canvases on the CPU. Tensors are not
                 shrunk.
-            step: Of the training, counted over all epochs; by default the one after the last
-                call's. In a worker of a DataLoader there is no default.
+            step: Training step, counted over all epochs; by default the one after the last call's.
+                Required in a worker of a DataLoader.
         """
         if step is None:
             if get_worker_info() is not None:
                 raise UserError(
-                    "a worker of a DataLoader does not know the step, so that all would draw the "
-                    "same: give the Dataset to_canvas alone, and make the views of its batches in "
+                    "step: required in a worker of a DataLoader, as all workers would draw the "
+                    "same views; better pass only to_canvas to the Dataset, and make views in "
                     "the training loop"
                 )
             step = self.step
         elif step < 0:
-            raise UserError(f"expected a step of 0 or more, got {step}")
+            raise UserError(f"step: expected 0 or more, got {step}")
         canvases = self._canvases(images)
         count = len(canvases)
         if count == 0:
@@ -161,7 +161,7 @@ class ViewMaker:
         return views.images
 
     def _canvases(self, images: Canvas | Tensor | Sequence[AnyImage]) -> Canvases:
-        """A batch of canvases, where the pixels are."""
+        """A batch of canvases, on the device of the pixels."""
         if isinstance(images, Tensor):
             return Canvases.of(_bytes_BHWC(images))
         if not isinstance(images, Canvas):
@@ -180,14 +180,14 @@ class ViewMaker:
         fits_B = (size_B2 > 0).all(-1) & (3 * size_B2.prod(-1) <= room)
         if pixels_BT.dtype != torch.uint8 or len(fits_B) != count or not bool(fits_B.all()):
             raise UserError(
-                "expected what a DataLoader stacks of `to_canvas`: pixels (B, T) of uint8 and size "
+                "expected canvases stacked by a DataLoader: pixels (B, T) of uint8 and size "
                 f"(B, 2), got {tuple(pixels_BT.shape)} of {pixels_BT.dtype} and {size_B2.tolist()}"
             )
         start_B = torch.arange(count) * room
         return Canvases(pixels_BT.reshape(-1), size_B2.long(), start_B, aspect_B.float())
 
     def _buffer(self, count: int, device: torch.device) -> Tensor | None:
-        """Memory for the views of a batch that is used again; None where it is not to be."""
+        """Reused memory for the views of a batch; None without `reuse`."""
         if not self._reuse:
             return None
         wanted = self.pipeline.buffer(count, torch.device("meta")).shape
@@ -197,7 +197,7 @@ class ViewMaker:
 
 
 def _bytes_BHWC(images: Tensor) -> Tensor:
-    """Images as uint8 with the channels last."""
+    """Images as uint8, channels last."""
     shape = tuple(images.shape)
     last = images.ndim == 4 and shape[3] == 3
     if images.ndim != 4 or last == (shape[1] == 3):

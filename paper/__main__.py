@@ -1,4 +1,4 @@
-"""`python -m paper COMMAND`, from the root of the repository: `mast` with what is the paper's."""
+"""`python -m paper COMMAND`, from a clone: `mast` with the paper's additions."""
 
 import sys
 

@@ -101,7 +101,7 @@ class Annotated(Source):
 
     Boxes are clipped to their image; those that then have no area are dropped with a warning.
     There are no `targets`; which categories an image shows is the task "objects" of `multilabels`:
-    1 for one it shows, 0 for one it does not, -1 for one of which all objects are difficult.
+    1 if present, 0 if absent, -1 if all its objects are difficult.
 
     Args:
         name: What the user called it.
@@ -304,7 +304,7 @@ def open_coco(spec: str, _root: Path, _download: bool) -> Annotated:
 def describe_coco(spec: str, _root: Path, _download: bool) -> SetDescription:
     """The newest splits of coco:FOLDER.
 
-    COCO is scored on its val, as the labels of its test are kept back; other sets may have both.
+    COCO is scored on val, as its test labels are not public; other sets may have both.
     """
     splits = coco_splits(named(spec.removeprefix("coco:")))
     train, val, test = (_newest(splits, prefix) for prefix in ("train", "val(?:id)?", "test"))

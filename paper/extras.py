@@ -1,4 +1,4 @@
-"""What figures of the paper look at beside the embeddings of a run.
+"""Further outputs of a run for the paper's figures.
 
 N images, P pairs of views, C dimensions of the representation, D of the embedding, T numbers that
 an operator records.

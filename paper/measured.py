@@ -1,4 +1,4 @@
-"""Measuring what is missing: the protocols that were not run on a labelled set before."""
+"""Run protocols that are missing on a labeled set."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -23,7 +23,7 @@ def spread(values: Sequence[float]) -> float:
 
 
 def cell(values: Sequence[float | None]) -> str:
-    """Mean of what is known, and the standard deviation over seeds where there are several."""
+    """Mean of known values, and the standard deviation over seeds if there are several."""
     known = [value for value in values if value is not None]
     if not known:
         return ""

@@ -41,7 +41,7 @@ def test_a_file_changes_its_recipe_and_options_change_the_file(
         ("recipe: mast_c5_small\nepoch: 3\n", "Did you mean 'epochs'"),
         ("method: vicrig\n", "Did you mean 'vicreg'"),
         ("lr: 3\n", "unknown field 'lr'. Did you mean 'optimizer.lr'"),
-        ("epochs: many\n", "expected epochs to be a whole number, got 'many'"),
+        ("epochs: many\n", "epochs: expected a whole number, got 'many'"),
         ("recipe: [mast5]\n", "unknown recipe"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_worker_makes_no_views(make: mast.ViewMaker, photos: Path) -> None:
     def collate(samples: list[Any]) -> Any:
         return make(Canvas(*map(torch.stack, zip(*(canvas for canvas, _ in samples), strict=True))))
 
-    with pytest.raises(UserError, match="a worker of a DataLoader does not know the step"):
+    with pytest.raises(UserError, match="step: required in a worker of a DataLoader"):
         next(iter(DataLoader(folder, batch_size=4, num_workers=1, collate_fn=collate)))
 
 
@@ -172,7 +172,7 @@ def test_processes_draw_their_parts(
     ("options", "message"),
     [
         ({"views": "mast6"}, "unknown views 'mast6'. Did you mean 'mast5'"),
-        ({"canvas": -1}, "side must be 1 to"),
+        ({"canvas": -1}, "side: expected 1 to"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:

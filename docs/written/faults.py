@@ -32,7 +32,7 @@ VERDICTS = {
 
 
 def faults() -> str:
-    """The last counts, beside those of the version before the attacks began."""
+    """The last counts, and those of the version before the attacks."""
     now, before = (
         json.loads((FOLDER / f"{name}.json").read_text()) for name in ("faults", "faults-before")
     )

@@ -1,4 +1,4 @@
-"""The studies of whether the analyses say the truth, and what these said."""
+"""Studies that validate the analyses, and their results."""
 
 import json
 from typing import Any

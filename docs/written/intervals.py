@@ -12,7 +12,7 @@ FILE = ROOT / "benchmarks" / "results" / "interval_coverage.json"
 
 
 def coverage() -> str:
-    """Of accuracies, of means over classes, of a few draws: the bootstrap and what is used."""
+    """Coverage for accuracies, class means and few draws: the bootstrap and our methods."""
     result = json.loads(FILE.read_text())
     single, of_pairs = result["single"], result["paired"]
     rows = [*_rows("one accuracy", single, WILSON)]

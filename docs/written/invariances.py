@@ -69,7 +69,7 @@ def _of_encoders(by_encoder: Measured) -> str:
 
 
 def _of_runs(by_encoder: Measured) -> str:
-    """What runs of this library trained beside the closed form, the mean of seeds."""
+    """Trained runs compared with the closed form, means over seeds."""
     cells = []
     for name, seeds in by_encoder.items():
         if seeds[0]["setting"]["encoder"] == name or "_small" not in name:
@@ -133,7 +133,7 @@ def _tables(measured: dict[str, Any]) -> tuple[str, str]:
 
 
 def _searched(measured: dict[str, Any]) -> list[str]:
-    """Sets of which copies were looked for."""
+    """Sets that were searched for copies."""
     return [name for name, ways in measured["rows"].items() if "first" in next(iter(ways.values()))]
 
 

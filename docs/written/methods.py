@@ -29,7 +29,7 @@ def methods() -> str:
 
 
 def splits() -> str:
-    """The usual parts of torchvision's sets, and what is reported on them."""
+    """The usual splits of torchvision's sets, and their metrics."""
     rows = tuple(
         (name, usual.train, usual.val or "", usual.test, usual.metric)
         for name, usual in CATALOGUE.items()

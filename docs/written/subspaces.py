@@ -26,7 +26,7 @@ CHOICES = {
 }
 TITLES = {  # of the ways that `mast duplicates` decides
     "output, above 0.99": "cosine",
-    "output, above 0.99, or pHash": "cosine or pHash (the default)",
+    "output, above 0.99, or pHash": "cosine or pHash",
     "ignoring all": "`--ignore all`, cosine",
     "ignoring all, or pHash as it is": "`--ignore all`, cosine or unrotated pHash",
     "ignoring all, or pHash": "`--ignore all`",
@@ -113,7 +113,7 @@ def wanted() -> str:
         way = f"{GROUPED}{margin}, {space}"
         counts = (_percent(sets, way, measure) for measure in ("same", "different"))
         joined = _percent(sets, way, "joined", scale=1000)
-        end = ", the default" if float(margin) == MARGIN else ""
+        end = ", as in `similar`" if float(margin) == MARGIN else ""
         cells.append((f"{CHOICES[space]}, `--margin {margin}`{end}", *counts, joined,
                       _percent(sets, way, "precision")))  # fmt: skip
     heads = ("grouped by", "wanted copies", "unwanted copies", "merged, of 1,000", "precision")

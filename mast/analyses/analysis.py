@@ -103,10 +103,10 @@ def lacking_images(subject: Subject, fewest: int = 1) -> str | None:
 
 
 def mean_and_margin(value_NX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over what is there along the first axis, and half of its 95 % interval (Student's t).
+    """Mean without NaN along the first axis, and half of its 95 % interval (Student's t).
 
     Args:
-        value_NX: (N, ...) with NaN for what is missing.
+        value_NX: (N, ...) with NaN for missing values.
 
     Returns:
         Both (...); the mean is NaN where all is missing, the margin with fewer than two values.

@@ -65,7 +65,7 @@ class Pipeline:
     def draw(
         self, n: int, generator: torch.Generator, allowed_BK: Tensor | None = None
     ) -> tuple[Record, ...]:
-        """Decide what is applied to `n` samples; one record per view, on the CPU.
+        """Draw operators and parameters for `n` samples; one record per view, on the CPU.
 
         The stream of random numbers depends on `n` and the preset alone, so a process of a
         distributed run draws for the global batch and slices its part. `allowed_BK` says which

@@ -13,7 +13,7 @@ Overrides: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class View:
-    """What one view of a preset has of its own.
+    """Settings of one view of a preset.
 
     Args:
         overrides: Operator name -> field -> value.
@@ -92,7 +92,7 @@ class Preset:
         for view in self.views:
             overrides = {}
             for name, new in names.items():
-                if name in view.overrides:  # of which another operator may not have all fields
+                if name in view.overrides:  # another operator may lack some fields
                     known = {field.name for field in fields(OPERATORS[new])}
                     own = view.overrides[name].items()
                     overrides[new] = {field: value for field, value in own if field in known}

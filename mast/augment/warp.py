@@ -35,7 +35,7 @@ class Warp:
             turned, sheared or moved.
         aligned_B: bool, neither turned nor sheared.
         bounded_B: bool, only pixels of the box count, as after a crop.
-        bicubic: Whether what is neither turned nor sheared is resampled by cubics.
+        bicubic: Whether to use bicubic resampling without rotation or shear.
     """
 
     matrices_B33: Tensor
@@ -137,10 +137,10 @@ def resize_boxes(
 
 
 def shrunk(canvases: Canvases, warp: Warp, size: int) -> tuple[Tensor, Tensor]:
-    """To what images are shrunk before they are turned, along x and y; on the CPU.
+    """Size to shrink images to before rotation, along x and y; on the CPU.
 
-    All kernels take it from here: how many pixels are kept changes at whole numbers, to either side
-    of which a quotient may round.
+    All kernels take it from here, as the number of pixels jumps at whole numbers, where a quotient
+    may round either way.
 
     Returns:
         How many pixels of an image one of the smaller image is wide and high, (B, 2), at least 1,
@@ -280,9 +280,9 @@ def _cubic(distance: Tensor) -> Tensor:
 def _low_pass(
     step_B: Tensor, count_B: Tensor, pixels_B: Tensor, images_BCHW: Tensor, axis: int
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Triangle filters of half-width `step_B` pixels, at each of which a pixel is kept.
+    """Triangle filters of half-width `step_B` pixels, sampled every `step_B` pixels.
 
-    weights_BQP, and steps and counts (how many pixels are kept), on the device of the images.
+    weights_BQP, and steps and counts (pixels of the smaller image), on the device of the images.
     """
     most, device = int(count_B.max()), images_BCHW.device
     step_B, count_B, pixels_B = to_device(torch.stack([step_B, count_B, pixels_B]), device)

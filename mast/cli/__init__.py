@@ -1,6 +1,6 @@
-"""The `mast` command: words to functions.
+"""The `mast` command: parses arguments and runs a command's function.
 
-Nothing is imported here before signals are answered, as they may come at any moment.
+Signal handlers are installed before anything else is imported.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ def main(arguments: Sequence[str] | None = None, program: "Program | None" = Non
     """Run a command.
 
     Args:
-        arguments: The words after `mast`. None: those of the process, which is the command's alone:
-            signals end it in one line.
-        program: The program that they are of; `mast` if None.
+        arguments: The arguments after `mast`. None: those of the process, which signals then end
+            with a one-line message.
+        program: The program to run; `mast` if None.
 
     Returns:
-        The exit code: 0; 2 for an error that the user can fix, reported in one line; 1 for a fault
-        of this program, in one line too, or raised if MAST_DEBUG is set; 128 and the number of the
-        signal that stopped it, such as 130 for Ctrl-C.
+        The exit code: 0; 2 for an error that the user can fix, reported in one line; 1 for a bug,
+        also reported in one line, or raised if MAST_DEBUG is set; 128 plus the number of the signal
+        that stopped it, such as 130 for Ctrl-C.
     """
     if arguments is None:
         answer_signals()

@@ -1,6 +1,6 @@
-"""Run a command, and say in one line why it ended early.
+"""Run a command, and report in one line why it ended early.
 
-The module of a verb is imported when the verb is used.
+A verb's module is imported only when the verb is used.
 """
 
 import io
@@ -44,23 +44,23 @@ def run(arguments: Sequence[str] | None, program: Program | None) -> int:
 
 
 def _ending(error: BaseException) -> tuple[int, str]:
-    """The exit code of an error, and what to say of it."""
+    """The exit code of an error, and its message."""
     what = " ".join(str(error).split())[:300]
     if isinstance(error, UserError):
         return 2, str(error)
     if isinstance(error, stopping.Interrupted):
         return error.code, str(error)
     if isinstance(error, KeyboardInterrupt):
-        return 130, "interrupted; the same command continues from what was saved"
+        return 130, "interrupted; the same command resumes"
     if isinstance(error, UnicodeEncodeError):  # by a library that writes names as UTF-8 alone
         return 2, f"{error.object[:200]!r} is not UTF-8: rename it, or set LC_ALL=C.UTF-8"
     if isinstance(error, OSError) and error.strerror is not None:
         return 2, ": ".join(map(str, filter(None, (error.filename, error.strerror))))
     if isinstance(error, Exception) and is_out_of_memory(error):
         return 2, (
-            f"out of memory ({what}). Smaller batches, smaller images or a smaller encoder help"
+            f"out of memory ({what}). Try smaller batches, smaller images or a smaller encoder"
         )
-    return 1, f"{type(error).__name__}: {what}. This is a fault of mast: MAST_DEBUG=1 shows where."
+    return 1, f"{type(error).__name__}: {what}. This is a bug in mast: MAST_DEBUG=1 shows where."
 
 
 def _say(code: int, message: str) -> None:
@@ -77,7 +77,7 @@ def _say(code: int, message: str) -> None:
 
 
 def _drop_output() -> None:
-    """Write nothing any more, not even what Python would at its end."""
+    """Discard all further output, including Python's at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         os.dup2(nowhere, number)
@@ -128,7 +128,7 @@ def _overview(program: str, command: str, summaries: Mapping[str, str]) -> str:
 
 
 def _call(name: str, words: list[str], program: Program) -> None:
-    """Call a verb's function with the arguments that words give, and show its result."""
+    """Call a verb's function with parsed arguments, and show its result."""
     if {"-h", "--help"} & {*words}:
         help_of(name, program)
         return

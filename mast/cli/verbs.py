@@ -1,4 +1,4 @@
-"""The verbs of the command line, what each prints, and what may come next."""
+"""The verbs of the command line, what each prints, and the next command to suggest."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -12,8 +12,8 @@ class Verb(NamedTuple):
     """One command."""
 
     function: str  # its module in the package and its name
-    words: tuple[str, ...] = ()  # parameters that need no name, in order; the last may be several
-    configured: bool = False  # whether its `config` is made from options and key=value
+    words: tuple[str, ...] = ()  # positional parameters, in order; the last may take several values
+    configured: bool = False  # whether its `config` is built from options and key=value
     package: str = "mast.commands"
 
     def load(self) -> Callable[..., Any]:
@@ -24,7 +24,7 @@ class Verb(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """What it does, in a line."""
+        """One-line description."""
         return (self.load().__doc__ or "").partition("\n")[0]
 
 
@@ -32,11 +32,11 @@ class Verb(NamedTuple):
 
 
 def show(result: Any) -> None:
-    """Print what a command returned, and end in an error if any run of it failed."""
+    """Print a command's result, and raise if any of its runs failed."""
     from mast.core.display import terminal
     from mast.core.run import RunFolder
 
-    if isinstance(result, RunFolder):  # the command reported while it ran
+    if isinstance(result, RunFolder):  # the command printed its progress itself
         return
     if isinstance(result, list) and not hasattr(result, "shown"):
         for each in result:
@@ -50,7 +50,7 @@ def show(result: Any) -> None:
     if problems := getattr(result, "problems", ()):
         print(*map(visible, problems), sep="\n")
         runs = "a run" if len(problems) == 1 else f"{len(problems)} runs"
-        raise UserError(f"{runs} failed; the same command tries again")
+        raise UserError(f"{runs} failed; the same command retries")
 
 
 # ---------------------------------------------------------------------------------------- verbs
@@ -82,7 +82,7 @@ TOPICS: dict[str, Verb] = {
     "views": Verb("show:show_views", _DATA, configured=True),
     "cache": Verb("show:show_cache"),
 }
-# Topics whose rows are those of a registry, with their titles.
+# Topics that list a registry, with their titles.
 REGISTRIES = {
     "protocols": "mast.evaluation.protocols:EVALUATORS",
     "analyses": "mast.analyses:ANALYSES",
@@ -91,7 +91,7 @@ REGISTRIES = {
 
 
 class Program(NamedTuple):
-    """The first words of a command line, the verbs after them, and what is added to registries."""
+    """A program: its name, its verbs, and additions to registries."""
 
     name: str
     verbs: Mapping[str, Verb]

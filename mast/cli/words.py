@@ -1,6 +1,6 @@
-"""Words to the arguments of a command's function, by cyclopts; docstrings are the help.
+"""Parse command-line arguments with cyclopts; docstrings are the help.
 
-Nothing heavy is imported here: help, and errors in words, come before PyTorch is loaded.
+Help and argument errors appear without importing PyTorch.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from mast.core.arguments import hints_of, is_list, members
 from mast.core.errors import UserError, visible
 
 TEXTUAL = (str, int, float, bool)
-# Options for parts of a labelled set that lie in different places (`mast.NamedSets`).
+# Options for splits in different places (`mast.NamedSets`).
 SETS = {
     "train": "Training images, instead of those of --data.",
     "val": "Validation images, instead of those of --data.",
@@ -34,12 +34,12 @@ Kind = inspect.Parameter
 
 
 def help_of(name: str, program: Program = MAST) -> None:
-    """Print what a command takes."""
+    """Print a command's help."""
     _app(f"{program.name} {name}", named(name, program)).help_print([])
 
 
 def arguments_of(name: str, words: Sequence[str], program: Program = MAST) -> dict[str, Any]:
-    """The arguments of a command's function, and `threads` where it does not take them itself."""
+    """The arguments of a command's function, and `threads` if the function does not take it."""
     verb, hint = named(name, program), f"See `{program.name} {name} --help`."
     app = _app(f"{program.name} {name}", verb)
     words = _in_order([_underscored(word) for word in words], verb)
@@ -71,13 +71,13 @@ def arguments_of(name: str, words: Sequence[str], program: Program = MAST) -> di
 
 
 def _underscored(word: str) -> str:
-    """`--batch-size=8` as `--batch_size=8`; values stay as they are."""
+    """`--batch-size=8` becomes `--batch_size=8`; values are unchanged."""
     name, equals, value = word.partition("=")
     return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else word
 
 
 def _in_order(words: list[str], verb: Verb) -> list[str]:
-    """key=value at the end, where no option before takes it for one of several values."""
+    """Move key=value to the end, where no option can take it for one of its values."""
     if not (verb.configured or "settings" in inspect.signature(verb.load()).parameters):
         return words
     pairs = {
@@ -89,7 +89,7 @@ def _in_order(words: list[str], verb: Verb) -> list[str]:
 
 
 def _as_arguments(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
-    """Arguments with settings by name, and with the parts of a labelled set as one."""
+    """Arguments with settings as a mapping, and with splits combined into `NamedSets`."""
     own = inspect.signature(verb.load()).parameters.keys()
     if changes := given.pop("changes", ()):
         given["settings"] = _settings(changes, nested="protocols" in own)
@@ -101,7 +101,7 @@ def _as_arguments(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(words: Sequence[str], nested: bool) -> Mapping[str, Any]:
-    """Settings from key=value: by protocol, or of a single one."""
+    """Settings from key=value, nested by protocol or flat."""
     settings: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -114,13 +114,13 @@ def _settings(words: Sequence[str], nested: bool) -> Mapping[str, Any]:
         for place in places:
             within = within.setdefault(place, {})
         if name in within:
-            raise UserError(f"{key} is given twice")
+            raise UserError(f"{key}: expected once, got it twice")
         within[name] = value
     return settings
 
 
 def options_of(verb: Verb) -> dict[str, tuple[Any, Any, str]]:
-    """Of each parameter of a command its type, its default and its text."""
+    """Type, default and help of each parameter of a command."""
     found: dict[str, tuple[Any, Any, str]] = {}
     function = verb.load()
     texts, hints = TEXTS | _texts(function), hints_of(function)
@@ -144,7 +144,7 @@ def options_of(verb: Verb) -> dict[str, tuple[Any, Any, str]]:
 
 
 def _in_words(hint: Any) -> Any:
-    """A type that words have: a list of text for text or a sequence of it, text for a path."""
+    """The command-line type of an annotation: a list of text, or text for a path."""
     kinds = members(hint)
     if is_list(hint):
         inner = next(get_args(kind)[0] for kind in kinds if is_list(kind))
@@ -154,13 +154,13 @@ def _in_words(hint: Any) -> Any:
 
 
 def _app(command: str, verb: Verb) -> App:
-    """The command for cyclopts: a function with the parameters of the command."""
+    """A function with the command's parameters, for cyclopts."""
     order = [*verb.words, "changes"]
     parameters = [_parameter(name, *option, order) for name, option in options_of(verb).items()]
     parameters.sort(key=lambda one: order.index(one.name) if one.name in order else len(order))
 
     def called(*_: Any, **__: Any) -> None:
-        """Stand for the command's function, which is called later."""
+        """Placeholder for the command's function, which is called later."""
 
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -185,7 +185,7 @@ def _app(command: str, verb: Verb) -> App:
 def _parameter(
     name: str, hint: Any, default: Any, text: str, order: Sequence[str]
 ) -> inspect.Parameter:
-    """A parameter for cyclopts: a word, several words, or an option."""
+    """A cyclopts parameter: one positional, several, or an option."""
     how = Parameter(
         name=None if name in order else f"--{name}",
         help=text,
@@ -206,7 +206,7 @@ def _shown(default: Any) -> str:
 
 
 def _summary(function: Callable[..., Any]) -> str:
-    """A function's docstring up to its first section."""
+    """A docstring up to its first section."""
     parsed = docstring_parser.parse(inspect.getdoc(function) or "")
     paragraphs = "\n\n".join(filter(None, (parsed.short_description, parsed.long_description)))
     joined = re.sub(r"(?<!\n)\n(?!\n|- )", " ", paragraphs)  # a list keeps its lines
@@ -214,7 +214,7 @@ def _summary(function: Callable[..., Any]) -> str:
 
 
 def _texts(function: Callable[..., Any]) -> dict[str, str]:
-    """What a docstring says of each parameter, but not what it says of Python."""
+    """The description of each parameter, without sentences about Python."""
     parsed = docstring_parser.parse(inspect.getdoc(function) or "")
     texts = {each.arg_name: " ".join((each.description or "").split()) for each in parsed.params}
     return {name: PYTHON.sub("", text) for name, text in texts.items()}

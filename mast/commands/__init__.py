@@ -1,1 +1,1 @@
-"""The verbs: one file and one function per command; a verb may use those below it."""
+"""The verbs: one file and one function per command."""

@@ -24,11 +24,11 @@ class Adaptation(Shown):
     """What `mast adapt` found.
 
     Attributes:
-        path: The folder that `--ignore` and `--match` of other commands take; None: not written.
-        adapted: The encoder with its subspaces, taken wherever an encoder is: by its last map, if
-            nothing is chosen.
-        images: How many were looked at.
-        left_out: Operators that did not change them.
+        path: The folder to pass as `--encoder` to other commands; None if not written.
+        adapted: The encoder with its subspaces; usable wherever an encoder is. Without a choice, it
+            returns its last map.
+        images: Number of images measured.
+        left_out: Operators that did not change these images.
     """
 
     path: Path | None
@@ -54,8 +54,8 @@ class Adaptation(Shown):
         if self.left_out:
             lines.append(f"left out, as they did not change the images: {', '.join(self.left_out)}")
         if depths == 1:
-            lines.append("only the output was read: layers names depths, without which little is "
-                         "left to match")  # fmt: skip
+            lines.append("--layers: only the encoder's output was measured; --match works better "
+                         "with several layers")  # fmt: skip
         return lines
 
 
@@ -107,7 +107,7 @@ def adapt(
     from mast.models import Depths, Encoder, save_encoder
 
     if images < measure.FEWEST:
-        raise UserError(f"images must be {measure.FEWEST} or more, got {images}")
+        raise UserError(f"images: expected {measure.FEWEST} or more, got {images}")
     loaded = load(encoder, size, weights, download, untrained, seed)
     whole = measure.at_depths(loaded, encoder, layers)
     depths = cast(Depths, whole.module)
@@ -131,13 +131,13 @@ def adapt(
 
 
 def _check_ours(folder: Path) -> None:
-    """Refuse a folder of something else, such as a run, or with results, which would be mixed."""
+    """Refuse a folder with anything that `mast adapt` did not write, such as a run."""
     from mast.encoders.load import ADAPTED
 
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
     ours = {ADAPTED, ENCODER} if ADAPTED in names else set[str]()
     if others := {name for name in names if not name.startswith(".")} - ours:
         raise UserError(
-            f"out: {folder} has {min(others)}, which `mast adapt` did not write: name another "
-            "folder, or remove it"
+            f"out: {folder} contains {min(others)}, which `mast adapt` did not write; choose "
+            "another folder"
         )

@@ -37,7 +37,7 @@ class Insight(NamedTuple):
 
 
 class Insights(Shown, list[Insight]):
-    """The outcomes of several analyses; those that lack the same are shown as one."""
+    """The outcomes of several analyses; those missing for the same reason are shown together."""
 
     def shown(self) -> Iterator[str | Text]:
         for (file, text), alike in groupby(self, lambda insight: (insight.file, insight.text)):
@@ -63,7 +63,7 @@ def analyze(
     Args:
         run: A run folder.
         data: Images, such as `flowers17/test`; of a dataset with `train` and `test`, the test
-            images. Without it, only analyses that need no images are made.
+            images. Without it, only analyses that need no images run.
         analyses: Names of analyses (`mast show analyses`); all by default.
         beside: Other run folders to show next to this one on the same images, such as VICReg's.
         images: Number of images to sample at random.
@@ -73,7 +73,7 @@ def analyze(
         One insight per analysis; its text says what is missing if the run cannot be analyzed.
     """
     if images < 1:
-        raise UserError(f"images must be 1 or more, got {images}")
+        raise UserError(f"images: expected 1 or more, got {images}")
     from mast.analyses import ANALYSES
     from mast.core.launch import find_device
     from mast.data import DataConfig
@@ -138,7 +138,7 @@ def registered(names: Sequence[str]) -> dict[str, Question]:
 
 
 def insights_of(subject: Subject, analyses: Mapping[str, Question], folder: Path) -> Insights:
-    """Make analyses into a folder; its `missing.json` says what others lack, which come last."""
+    """Run analyses into a folder; `missing.json` says why others are missing. Those come last."""
     shown = track(analyses, "", len(analyses), "analyses", even=False)
     insights = [_insight(name, *analyses[name], subject, folder) for name in shown]
     file = folder / "missing.json"
@@ -165,7 +165,7 @@ def _insight(name: str, title: str, analysis: Analysis, subject: Subject, folder
     if lacking is not None:
         return Insight(name, title, lacking, None)
     file = folder / f"{name}.npz"
-    file.with_suffix(".svg").unlink(missing_ok=True)  # it would be of other arrays
+    file.with_suffix(".svg").unlink(missing_ok=True)  # drawn from older arrays
     write_arrays(file, np.savez_compressed, arrays)
     save(analysis.draw(arrays), file)
     return Insight(name, title, analysis.caption(arrays), file)

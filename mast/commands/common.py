@@ -1,4 +1,4 @@
-"""What commands share: the texts of options, an encoder with its images, tables and pages."""
+"""Shared by commands: option help, loading an encoder with its images, tables and pages."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ WRAPPED: Any = {"subsequent_indent": " " * 8, "break_on_hyphens": False}
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Of options that mean the same in every command, unless its own docstring says something of them.
+# Help of options that mean the same in every command; a command's own docstring takes precedence.
 TEXTS = {
     "encoder": "Pretrained weights (`timm:resnet18.a1_in1k`), a run or adapted folder, an "
-    "`encoder.safetensors`, another project's checkpoint, or an .npz or .parquet file of features "
-    "(`features` (N, D) and `paths` (N,)). In Python also a `mast.Encoder` or a module that maps "
-    "RGB images (B, 3, H, W) in [0, 1] to (B, D). Default: EfficientNet-Lite0, ImageNet weights.",
+    "`encoder.safetensors`, an .onnx graph, another project's checkpoint, or an .npz or .parquet "
+    "file of features (`features` (N, D) and `paths` (N,)). In Python also a `mast.Encoder` or a "
+    "module that maps RGB images (B, 3, H, W) in [0, 1] to (B, D). Default: EfficientNet-Lite0, "
+    "ImageNet weights.",
     "out": "File to write: a table (.csv, or .parquet with the extra `parquet`) or a page of "
     "thumbnails (.html). None by default.",
     "size": "Input size in pixels; by default the size at which the weights were trained, 224 if "
@@ -59,7 +60,7 @@ TEXTS = {
 
 
 def command(function: Callable[P, T]) -> Callable[P, T]:
-    """`entry`, with `TEXTS` in the docstring for the options of which it says nothing.
+    """`entry`, which also adds `TEXTS` to the docstring for options that it does not describe.
 
     `data` may be files, a DataFrame or PIL images as well (`set_name`), `encoder` an `Encoder`.
     """
@@ -90,7 +91,7 @@ def command(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def or_default(encoder: EncoderLike | None, data: Any) -> EncoderLike:
-    """The encoder, or the default one; a folder of photos that is not there is refused at once."""
+    """The encoder, or the default one; refuses a missing folder before anything is loaded."""
     if isinstance(data, str | Path) and not (SET.search(str(data)) or os.path.exists(named(data))):
         raise UserError(
             f"data: no folder {quoted(data)}, and no set such as list:photos.csv or hf:owner/name "
@@ -108,7 +109,7 @@ def open_search(
     device: Device,
     max_broken: float,
 ) -> tuple[SearchEncoder, CanvasSet]:
-    """An encoder with the features in which images are compared, and the images."""
+    """The encoder to compare images with, and the images."""
     from mast.core.compute import Compute
     from mast.core.launch import find_device
     from mast.data import DataConfig
@@ -121,7 +122,7 @@ def open_search(
 
 
 def listing_file(out: str | Path | None, *columns: str | tuple[str, ...]) -> Path | None:
-    """The file of a listing, whose table begins with these columns; None where there is none."""
+    """The checked output file of a listing, whose table begins with these columns, if any."""
     from mast.page import is_page
 
     table = begins(*columns)
@@ -130,7 +131,7 @@ def listing_file(out: str | Path | None, *columns: str | tuple[str, ...]) -> Pat
 
 
 def write_arrays(path: Path, save: Callable[..., None], arrays: Mapping[str, Any]) -> None:
-    """Write arrays by `numpy.savez` or one like it, at once or not at all."""
+    """Write arrays atomically, with `numpy.savez` or a function like it."""
 
     def write(partial: Path) -> None:
         with partial.open("wb") as file:  # to a path it would add an ending

@@ -44,7 +44,7 @@ LEAD = (
 
 
 class Way(NamedTuple):
-    """What is ignored and matched, and the heading of its rows; without one it has no rows."""
+    """A choice to ignore and match, and the heading of its rows; no rows without a heading."""
 
     name: str
     heading: str = ""
@@ -72,8 +72,8 @@ class DemoResult(Shown):
     shares: Mapping[str, Mapping[str, float]]
 
     def shown(self) -> tuple[str | TextTable, ...]:
-        """The table, the page, and last the command to go on with."""
-        title = "Of the ten nearest images, those that share it with the query (%)"
+        """The table, the page, and the next command to try."""
+        title = "Ten nearest images that share a property with the query (%)"
         table = TextTable(title=title, box=SIMPLE, padding=0)
         table.add_column("", min_width=21)
         for name in TASKS:
@@ -104,7 +104,7 @@ def demo(
         seed: Seed of the run and of the sample of images.
 
     Returns:
-        What was shared, the page and the adapted encoder's folder.
+        The shares, the page and the adapted encoder's folder.
     """
     import numpy as np
 
@@ -133,7 +133,7 @@ def demo(
 
 
 def _searched(folder: Path, data: str, device: Device) -> tuple[CanvasSet, dict[Way, np.ndarray]]:
-    """Images, and by way the positions (N, K) that are nearest to each by an adapted encoder."""
+    """The images, and for each way the positions (N, K) of each image's nearest images."""
     import numpy as np
 
     from mast.core.compute import Compute
@@ -162,7 +162,7 @@ def _searched(folder: Path, data: str, device: Device) -> tuple[CanvasSet, dict[
 
 
 def _shares(canvases: CanvasSet, near: Mapping[Way, np.ndarray]) -> dict[str, dict[str, float]]:
-    """Percent of the nearest that have the query's label, by way and task; and by chance."""
+    """Percent of nearest images with the query's label, by way and task, and by chance."""
     import numpy as np
 
     labels = {task: np.asarray(canvases.targets[task]) for task in TASKS}
@@ -174,6 +174,6 @@ def _shares(canvases: CanvasSet, near: Mapping[Way, np.ndarray]) -> dict[str, di
 
 
 def _described(canvases: CanvasSet, at: int) -> str:
-    """What a generated image shows."""
+    """A caption for a generated image."""
     names = {task: names[canvases.targets[task][at]] for task, names in canvases.classes.items()}
     return "{color} {shape} that looks to the {orientation}".format_map(names).capitalize()

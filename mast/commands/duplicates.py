@@ -1,4 +1,4 @@
-"""Find copies in a folder of images and, if asked, move all but one of each group."""
+"""Find copies in a folder of images and, on request, move all but one of each group."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Level: TypeAlias = Literal["exact", "near", "edited", "similar"]
 PAIR = ("path", "other")
 LEVELS = ("exact", "near", "edited", "similar")  # from certain to loose
-FACTS = ("width", "height", "bytes", "date")  # columns that the terminal leaves to files and Python
+FACTS = ("width", "height", "bytes", "date")  # columns that the terminal does not show
 Group: TypeAlias = "list[Copy]"
 _log = logging.getLogger("mast")
 
@@ -85,9 +85,10 @@ def duplicates(
             or folder:NAME, to prefer a subfolder of data.
         reference: A folder: only copies of its photos are found. It is not changed.
         move_to: A folder to which all but the first of each group move, with their relative paths.
-            Nothing is deleted or overwritten. Groups of several labels stay, and so do copies that
-            show more than the first, links and what they point to.
-        restore: A `moved.jsonl` that --move_to wrote: its files move back to data, that is all.
+            Nothing is deleted or overwritten. Groups of several labels (subfolders count as labels)
+            stay without --keep folder:NAME; so do copies that show more than the first or too
+            little detail, links and what they point to.
+        restore: A `moved.jsonl` that --move_to wrote; its files move back to data, nothing else.
         ignore: Properties in which copies may differ, such as orientation; by default all. With
             level similar: changes that should not count.
         match: Properties in which copies must agree: with color, a gray version is no copy. With
@@ -100,20 +101,20 @@ def duplicates(
             `FOLDER#exclude=FILE` leaves these images out.
 
     Returns:
-        A row for each image in a group: `group`, a number from 1, those of certain copies first;
+        A row for each image in a group: `group`, a number from 1, groups of certain copies first;
         `path` in the set; `level`: "first" for the image to keep, "exact" if its pixels equal those
         of an earlier image of the group, else the level at which it is a copy of the first;
         `changes` from the first, such as "cropped to 61 %, mirrored"; `agreement` with it after the
-        warp, at most 1, NaN for similar images; `cosine` of their features; `conflict`: the labels,
-        or the parts such as train and test, of a group of several; `width` and `height` in pixels,
-        `bytes` and `date` of the photo. After restore a row for each file: `path`, and why it was
-        `left`.
+        warp, at most 1, NaN for similar images; `cosine` of their features; `conflict`: the labels
+        or splits (train, test) if the group has several; `width` and `height` in pixels, `bytes`
+        and `date` of the photo. After restore, a row for each file: `path`, and the reason if the
+        file was `left`.
     """
     encoder = or_default(encoder, data)
     if restore is not None:
         return _restored(named(restore), data)
     if space is not None and level != "similar":
-        raise UserError("space: expected --level similar with it, whose features it chooses")
+        raise UserError(f"space: expected --level similar, got {level}")
     file = listing_file(out, "group", "path", "level", "changes")
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
     from mast.data import split_cut
@@ -122,7 +123,7 @@ def duplicates(
     from mast.page import Thumbnails
     from mast.search import cleanup
     from mast.search.duplicates import SAME, copies_within
-    from mast.search.preference import preferred
+    from mast.search.preference import FOLDER, preferred
 
     apart_of = None if reference is None else cleanup.check_reference(reference, data)
     place = None if move_to is None else cleanup.check_target(move_to, data, apart_of)
@@ -141,13 +142,13 @@ def duplicates(
     order_N = preferred(photos, keep, named(split_cut(str(data))[0]), apart_of)
     canvases = photos.part(order_N, photos.name if reference is None else str(data))
     features_ND = by.features(photos)[order_N].to(by.encoder.device)
-    # With match or a space, what looks alike may differ in it.
+    # With match or a space, images of near-equal pixels may still differ.
     above = (SAME if by.chosen.keys() <= {"ignored"} else 1.0) if by.chosen else None
     at = {_cell(name): position for position, name in enumerate(canvases.identifiers)}
     apart = [(at[one], at[other]) for one, other in rejected if one in at and other in at]
     if len(apart) < len(rejected):
         _log.warning(
-            "%d of the %d pairs in %s name no images of %s",
+            "not_copies: %d of the %d pairs in %s are not images of %s",
             len(rejected) - len(apart), len(rejected), not_copies, canvases.name,
         )  # fmt: skip
     found = copies_within(canvases, features_ND, level, above, apart, fixed, strict)
@@ -159,9 +160,13 @@ def duplicates(
         f"{images_of(canvases.name, len(canvases), canvases.skipped)}: "
         f"{counted(len(groups), 'group')}; copies: {', '.join(of_levels)}."
     )
-    agreeing = [group for group in groups if not _conflict(group, canvases)]
+    by_folder = keep.startswith(FOLDER)  # which decides between labels, too
+    agreeing = [group for group in groups if by_folder or not _conflict(group, canvases)]
     if conflicts := len(groups) - len(agreeing):
-        summary += f" {counted(conflicts, 'group')} of several labels or parts."
+        summary += f" {counted(conflicts, 'group')} with several labels or splits"
+        summary += "." if place is None else " stay; --keep folder:NAME moves them."
+    if flat := sum(copy.is_flat for group in groups for copy in group):
+        summary += f" {flat:,} with too little detail to be verified: look at them."
     write_listing(file, columns, "Copies", summary, lambda: _rows(groups, canvases))
     if listed is not None:
         _write_list(listed, groups, canvases)
@@ -172,7 +177,7 @@ def duplicates(
 
 
 def _groups(found: Sequence[Copy], canvases: CanvasSet, reference: Path | None) -> list[Group]:
-    """Copies by group, those of certain copies first; with a reference only its copies."""
+    """Groups of copies, certain ones first; with a reference only groups that contain it."""
     groups = [[*copies] for _, copies in groupby(found, key=lambda copy: copy.group)]
     if reference is not None:
         from mast.search.cleanup import is_below
@@ -215,7 +220,7 @@ def _columns(groups: Sequence[Group], canvases: CanvasSet) -> dict[str, Any]:
 
 
 def _conflict(group: Group, canvases: CanvasSet) -> str:
-    """The labels, or the parts of a set, of a group of several."""
+    """The labels or the splits of a group, if it has several; otherwise ""."""
     from mast.data import UNLABELLED, part_of
 
     for task, label_N in canvases.targets.items():
@@ -229,10 +234,10 @@ def _conflict(group: Group, canvases: CanvasSet) -> str:
 
 
 def _write_list(file: Path, groups: Sequence[Group], canvases: CanvasSet) -> None:
-    """Write the path of every image but the first of each group; its name where it has none."""
+    """Write the path (or name) of every image except the first of each group."""
     names = [as_unicode(_path(copy, canvases)) for _, *others in groups for copy in others]
     if broken := [name for name in names if "\n" in name]:
-        raise UserError(f"list: {broken[0]!r} has a line break, which no list can hold: rename it")
+        raise UserError(f"list: expected names without line breaks, got {broken[0]!r}")
     write_text(file, "".join(f"{name}\n" for name in names))
 
 
@@ -245,7 +250,7 @@ def _path(copy: Copy, canvases: CanvasSet) -> str:
 
 
 def _restored(file: Path, data: str | Path) -> Listing:
-    """What moved back."""
+    """Move files back, and list them."""
     from mast.data import split_cut
 
     root = named(split_cut(str(data))[0])
@@ -262,10 +267,10 @@ def _restored(file: Path, data: str | Path) -> Listing:
 
 
 def _pairs(file: Path) -> Sequence[tuple[str, str]]:
-    """The names of images that are not copies of each other, as cells."""
+    """Pairs of names, as cells, of images that are not copies of each other."""
     rows = read_rows(file, PAIR)
     if rows[:1] != [[*PAIR]] or any(len(row) != len(PAIR) for row in rows):
-        raise UserError(f"{file} must have the two columns {' and '.join(PAIR)}")
+        raise UserError(f"not_copies: {file} must have the two columns {' and '.join(PAIR)}")
     return [(spelling(one), spelling(other)) for one, other in rows[1:]]
 
 
@@ -275,13 +280,13 @@ def _cell(name: str) -> str:
 
 
 def _is_list(path: Path) -> bool:
-    """Whether a file is a list of images: text of which each line is a name."""
+    """Whether a file is a list of images: text with a name on each line."""
     names = read_text(path).split("\n")
     return all(Path(name).suffix or "#" in name or name.isdecimal() for name in names if name)
 
 
 def _fixed(ignore: Sequence[str], match: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The properties in which copies may not differ but as near copies do, and not at all."""
+    """Properties in which copies may differ only as near copies do, and those that must agree."""
     from mast.augment import OPERATORS
     from mast.search.edits import CHANGES
 

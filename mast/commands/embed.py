@@ -48,10 +48,10 @@ def embed(
         for each multi-label task `multilabel_<name>` (N, C) int8 (1 present, 0 absent, -1 unknown).
         A .parquet has one row per image with the same columns, except that `identifiers` is called
         `identifier`. Metadata are further arrays of an .npz, or JSON in a .parquet's metadata:
-        `classes_<name>` (C,), the names of the classes; `data`, the set as it was named; `encoder`,
-        its fingerprint, as in evaluations; `size`, the side of the views; `ignored` and `matched`,
+        `classes_<name>` (C,), the class names; `data`, the name of the set; `encoder`, the
+        encoder's fingerprint, as in evaluations; `size`, the input size; `ignored` and `matched`,
         the operators; `weighted`, the properties with their weights; `space`, "depths" for all
-        depths; and, if images cannot be decoded, `broken` (K, 2), their names with the reasons.
+        stages; and, if images cannot be decoded, `broken` (K, 2), their names with the reasons.
     """
     encoder = or_default(encoder, data)
     import numpy as np
@@ -92,7 +92,7 @@ def embed(
 
 
 def _is_npz(path: Path) -> bool:
-    """Whether it holds features as this command writes them."""
+    """Whether a file holds features that this command wrote."""
     try:
         with ZipFile(path) as archive:
             return {"features.npy", "identifiers.npy"} <= {*archive.namelist()}

@@ -1,4 +1,4 @@
-"""Measure an encoder on labelled images."""
+"""Evaluate an encoder on labeled images."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def evaluate(
             run folder), or an architecture with random ones.
 
     Returns:
-        One result per protocol; in the first process, none in the others.
+        One result per protocol, in the first process only.
     """
     from torch import nn
 
@@ -99,29 +99,29 @@ def evaluate(
             "protocols": protocols != DEFAULT,
         }  # fmt: skip
         if refused := [name for name, value in given.items() if value]:
-            raise UserError(f"a classifier is tested as it is: leave {', '.join(refused)} out")
+            raise UserError(f"{', '.join(refused)}: expected none with a classifier")
         compute = Compute(find_device(device), dtype)
         return Results([_tested(classifier, encoder, sets, compute, seed)])
     names = as_list(protocols)
     if idle := sorted({*(settings or {})} - {*names}):
-        raise UserError(f"settings are for {', '.join(idle)}, which protocols does not name")
+        raise UserError(f"settings: {', '.join(idle)} not among protocols {', '.join(names)}")
     invariances = InvarianceChoice(ignore=ignore, match=match, space=space)
     is_run = not isinstance(encoder, nn.Module) and RunFolder(encoder).config.is_file()
     if untrained and (weights is not None or isinstance(encoder, nn.Module)):
-        raise UserError("untrained is for a run or an architecture: leave weights and modules out")
+        raise UserError("untrained: expected a run or an architecture, not weights or a module")
     if untrained and is_run and invariances.names:
-        raise UserError("untrained is for a run's first weights: leave ignore, match and space out")
+        raise UserError("untrained: excludes ignore, match and space for a run")
     options = EncoderOptions(encoder, size, weights, sets.download, untrained, seed)
     with doing("setting up devices"):
         fabric = make_fabric(device, precision)
-    with launch_processes(fabric, lambda: "the same command continues from what was saved"):
+    with launch_processes(fabric, lambda: "the same command resumes"):
         compute = Compute(fabric.device, dtype, fabric=fabric)
         first_weights = untrained and is_run
         loaded = (
             load_untrained(cast(str | Path, encoder), size) if first_weights else load(*options)
         )
         if name := "-".join(invariances.names):
-            if isinstance(encoder, Adapted):  # which may be adapted otherwise, too
+            if isinstance(encoder, Adapted):  # the same encoder may be adapted in several ways
                 name += f"-{digest(tensors_of(encoder))[:8]}"
             loaded = loaded._replace(folder=loaded.folder / SPACES / short_name(name))
         bench = Bench(compute, loaded.folder / EVALUATIONS)
@@ -139,12 +139,12 @@ def evaluate(
 
             measured.representations = representation
 
-        # What cannot work must fail before anything runs for hours.
+        # Fail before anything runs for hours.
         common = EvaluationSettings(seed=seed, protocols=settings or {})
         for name in names:
             make_evaluator(name, common).prepare(measured)
         if fabric.is_global_zero and sets == NamedSets():
-            say("measuring on the generated set `factors`; choose another set with --data")
+            say("data: none, so the generated set `factors` is used")
         groups = [
             (sets.open(kind, by.size, seed, loaded.module), list(group))
             for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)
@@ -165,7 +165,7 @@ def evaluate(
 
 
 def _classifier(encoder: EncoderLike) -> Classifier | None:
-    """What is named, if it is a classifier."""
+    """The classifier, if `encoder` is or names one."""
     from torch import nn
 
     from mast.models import Classifier, load_classifier, read_about
@@ -178,7 +178,7 @@ def _classifier(encoder: EncoderLike) -> Classifier | None:
 def _tested(
     classifier: Classifier, source: EncoderLike, sets: NamedSets, compute: Compute, seed: int
 ) -> Result:
-    """The result of a classifier, written beside its file; that of a module by its weights."""
+    """Test a classifier; the result goes next to its file, or to a folder named by its weights."""
     from torch import nn
 
     from mast.encoders.fingerprint import fingerprint

@@ -1,4 +1,4 @@
-"""From a run or a classifier to a folder that loads without this library."""
+"""Export a run or a classifier to a folder that loads without this library."""
 
 from __future__ import annotations
 
@@ -45,9 +45,8 @@ def export(
 
     Returns:
         The folder, the line that loads it and the largest difference between its outputs and the
-        original's. Its README.md says how to load it, how to prepare images and, for a run, how it
-        was trained and what was measured; for a classifier, what it learned from and how accurate
-        it is.
+        original's. Its README.md explains how to load it and prepare images and, for a run, how
+        it was trained and evaluated; for a classifier, its training set and accuracy.
     """
     from mast.exports import (
         ANY,
@@ -67,12 +66,12 @@ def export(
     if invariances.names:
         original = _in_space(original, model, invariances)
     if original.reads_more and not issubclass(FORMATS[format].kind, ExportedGraph):
-        raise UserError(f"{format} cannot hold what ignore, match and space choose; {ANY}")
+        raise UserError(f"format: {format} cannot store ignore, match or space; {ANY}")
     run, target = _places(Path(model), original, "-".join([*invariances.names, format]))
     target = target if out is None else named(out)
     files_to_replace(target, format)
     if license is not None and not license.strip():
-        raise UserError("license is empty; leave it out to name none")
+        raise UserError("license: expected a name such as apache-2.0, got nothing")
     form = FORMATS[format].kind(original)
     identity = original.fingerprint()
     title = (run.path if run else target).absolute().name
@@ -85,21 +84,21 @@ def export(
 
 
 def _in_space(original: Original, model: str | Path, invariances: InvarianceChoice) -> Original:
-    """The encoder with the space behind it that is chosen."""
+    """The encoder followed by the linear map of the chosen invariances."""
     from mast.core.compute import Compute
     from mast.encoders.frozen import InSpace
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import load_search_encoder
 
     if original.classifier is not None:
-        raise UserError("a classifier has its features: leave ignore, match and space out")
+        raise UserError("ignore, match and space: expected none with a classifier")
     seen = load_search_encoder(EncoderOptions(model), invariances, Compute("cpu"))
     assert isinstance(seen.encoder.module, InSpace)
     return replace(original, space=seen.encoder.module, chosen=seen.chosen)
 
 
 def _places(model: Path, original: Original, format: str) -> tuple[RunFolder | None, Path]:
-    """The run or adapted encoder whose folder a model lies in, and where it is written to."""
+    """The run or adapted folder that contains a model, if any, and the default output folder."""
     from mast.encoders.load import ADAPTED
 
     folder = model if model.is_dir() else model.parent

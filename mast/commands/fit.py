@@ -1,4 +1,4 @@
-"""Train a classifier on an encoder from labelled images, and save it."""
+"""Train a classifier on an encoder from labeled images, and save it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Kind = Literal["linear", "finetune"]
 
 @dataclass(frozen=True, repr=False)
 class Fitted(ShownText):
-    """A classifier that was learned."""
+    """A trained classifier."""
 
     path: Path
     classifier: Classifier  # in evaluation mode, on the CPU
 
     @property
     def about(self) -> dict[str, Any]:
-        """What it learned from and how well it does, as the file keeps it."""
+        """Training set and accuracy, as stored in the file."""
         return self.classifier.about
 
     @property
     def text(self) -> str:
-        """The same in a few lines."""
+        """Summary of a few lines."""
         from mast.evaluation.tested_classifier import described
 
         lines = described(self.about, len(self.classifier.classes)) | {"classifier": self.path}
@@ -83,9 +83,9 @@ def fit(
             linear head. The file stores the choice, so `mast predict` needs no option.
         seed: Random seed.
         download: Allow downloading the set and the weights.
-        groups: How images of one patient, video or place are recognized: a column of a list, a
+        groups: How to recognize images of one patient, video or place: a column of a list, a
             level of subfolders from 1, or a regular expression on the path with one group. Splits
-            do not divide groups, and intervals are over groups. Elsewhere: `photos#groups=2`.
+            do not divide groups; intervals are over groups. Other commands: `photos#groups=2`.
 
     Returns:
         The file and the classifier.
@@ -117,7 +117,7 @@ def fit(
     path = None if out is None else out_file(out, kinds)
     invariances = InvarianceChoice(ignore=ignore, match=match, space=space)
     if invariances.names and kind != "linear":
-        raise UserError(f"ignore, match and space are for kind linear, got {kind}")
+        raise UserError(f"ignore, match and space: expected kind linear, got {kind}")
     options = EncoderOptions(encoder, size, weights, download, untrained, seed)
     loaded = load(*options)
     compute = Compute(find_device(device))
@@ -140,7 +140,7 @@ def fit(
             before.get("set", str(data)) != str(data)
             and before["fingerprints"] != pool.fingerprints
         ):
-            raise UserError(f"out: {path} is of {before['set']}: give another out")
+            raise UserError(f"out: {path} was trained on {before['set']}; choose another file")
     check_writable(path.parent)
     counts = task.pool_labels_N.bincount(minlength=len(task.classes)).tolist()
     protocol = make_evaluator(kind, EvaluationSettings(seed, {kind: settings or {}}))
@@ -168,7 +168,7 @@ def fit(
         head = whole.seen.before(head)
         whole = whole.encoder
     classifier = Classifier(
-        copied(whole),  # a user's module stays as and where it is
+        copied(whole),  # leave the user's module untouched, on its device
         head,
         task.classes,
         by.size,

@@ -80,7 +80,7 @@ def neighbours(
     pairs = {"same": _pairs("same", same), "different": _pairs("different", different)}
     by_pairs = any(pairs.values())
     if by_pairs and not all(pairs.values()):
-        raise UserError("same and different: give both, or neither")
+        raise UserError("same and different: expected both or neither")
     invariances = InvarianceChoice(ignore, match, space, by_pairs)
     weights_file = out_file(space, {".json": is_weights}, "space") if by_pairs and space else None
     queries = [_file(image) for image in as_list(query)]
@@ -93,14 +93,14 @@ def neighbours(
     others = open_files(outside, by.size, canvases.reading) if outside else None
     most = len(canvases) - (len(outside) < len(positions))
     if most < 1:
-        raise UserError(f"data: expected images other than the query, {canvases.name} has none")
+        raise UserError(f"data: expected images other than the query, got none in {canvases.name}")
     if k < 1:
         raise UserError(f"k: expected 1 to {most}, got {k}")
     k = min(k, most)
     if by_pairs:
         learned = _weights(by, canvases, data, pairs)
         numbers = ", ".join(f"{name} {value:.2g}" for name, value in learned.items())
-        say(f"weights that your pairs choose (0 ignores, 1 changes nothing): {numbers}")
+        say(f"property weights fitted to your pairs (0 ignores, 1 is neutral): {numbers}")
         if weights_file is not None:
             assert by.adapted is not None
             write_weights(weights_file, learned, by.adapted, pairs)
@@ -146,7 +146,7 @@ def neighbours(
 
 
 def _file(image: Image) -> str:
-    """An image as it was named, or the file to which one of Pillow's is written."""
+    """The name of a query; an image of Pillow is written to a file."""
     from mast.data import set_name
 
     return (
@@ -157,12 +157,12 @@ def _file(image: Image) -> str:
 
 
 def _pairs(kind: str, named: Pairs) -> list[tuple[str, str]]:
-    """Pairs, from pairs or from one list of images."""
+    """Pairs, from a list of pairs or a flat list of images."""
     single = [_file(image) for each in as_list(named) for image in as_list(each)]
     whole = all(len(as_list(each)) in (1, 2) for each in as_list(named))
     pairs = list(zip(single[::2], single[1::2], strict=False))
     if len(single) % 2 or not whole or any(first == second for first, second in pairs):
-        raise UserError(f"{kind} takes pairs of two images each, got {', '.join(single)}")
+        raise UserError(f"{kind}: expected pairs of two images, got {', '.join(single)}")
     return pairs
 
 
@@ -172,7 +172,7 @@ def _weights(
     data: str | Path,
     pairs: Mapping[str, Sequence[tuple[str, str]]],
 ) -> Weights:
-    """What pairs choose: the weight of each property."""
+    """Fit the weight of each property to pairs."""
     import torch
 
     from mast.data import open_files
@@ -181,7 +181,7 @@ def _weights(
     assert by.adapted is not None
     if len(canvases) < 2:
         raise UserError(
-            f"data: expected two or more images to choose by pairs, {canvases.name} has one"
+            f"data: expected two or more images with same and different, got one in {canvases.name}"
         )
     names = list(dict.fromkeys(name for kind in pairs.values() for pair in kind for name in pair))
     bank_NF = by.depths(canvases)
@@ -199,7 +199,7 @@ def _weights(
 def _located(
     queries: Sequence[str], data: str | Path, canvases: CanvasSet
 ) -> list[tuple[str, int | None]]:
-    """The name of each query and its position in the set; None: it is a file elsewhere.
+    """The name of each query and its position in the set; None for a file outside the set.
 
     A query by position has the name of that image.
     """
@@ -229,8 +229,8 @@ def _located(
 def _unknown_query(query: str, data: str | Path, canvases: CanvasSet) -> UserError:
     for name, reason in canvases.skipped.items():
         if spelling(name) == spelling(query):
-            return UserError(f"the query {query!r} is a broken image of {data}: {reason}")
+            return UserError(f"query: {query!r} is a broken image of {data}: {reason}")
     return UserError(
-        f"no query {query!r}: it is neither an image of {data}, by name or by position below "
-        f"{len(canvases)}, nor a file"
+        f"query: expected an image of {data}, by name or by position below "
+        f"{len(canvases)}, or a file, got {query!r}"
     )

@@ -49,12 +49,12 @@ def configured(
     config: str | Path | None = None,
     **values: Any,
 ) -> PretrainConfig:
-    """A configuration: the recipe's, in its place the file's, then `OPTIONS` and other fields.
+    """Merge a recipe, a file, `OPTIONS` and other fields into a configuration; later ones win.
 
     Args:
         data: The images.
         changes: Fields as key=value.
-        recipe: What sets the defaults.
+        recipe: Sets the defaults.
         config: A YAML file whose fields replace the recipe's.
         values: Options, and fields by name.
     """
@@ -70,13 +70,13 @@ def configured(
         if not equals:
             raise UserError(f"expected one folder of images, then key=value, got {word!r}")
         if name in given:
-            raise UserError(f"{name} is given twice")
+            raise UserError(f"{name}: expected once, got it twice")
         given[name] = value
     return merge(recipe, config, given)
 
 
 def with_texts(config: PretrainConfig) -> str:
-    """A configuration as YAML, with what each field is above it."""
+    """A configuration as YAML, with a comment above each field."""
     import yaml
 
     from mast.config import record
@@ -93,7 +93,7 @@ def with_texts(config: PretrainConfig) -> str:
 
 
 def _texts(config: Any, prefix: str = "") -> dict[str, str]:
-    """What docstrings say of the fields of nested dataclasses, by dotted name."""
+    """Docstring descriptions of the fields of nested dataclasses, by dotted name."""
     import docstring_parser
 
     texts = {}

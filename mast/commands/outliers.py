@@ -1,4 +1,4 @@
-"""Rank the images of a set by how little they fit in, and its labels by how little they fit."""
+"""Rank images by their distance to the others, and find labels that may be wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("mast")
 
 FARTHEST = "Farthest from all others"
-KNOWN = 10_000  # images at most of another set among which neighbours are looked for
+KNOWN = 10_000  # largest sample of `known` images
 
 
 @command
@@ -47,9 +47,9 @@ def outliers(
 ) -> Listing:
     """Rank images by how far they lie from all others, and find labels that may be wrong.
 
-    Confident learning checks labels: out-of-fold probes give the probability of each class, and a
-    label is suspect if another class is at least as probable as on average for its own images. If
-    many labels are suspect, few are wrong: review the least probable ones first.
+    Confident learning checks labels: out-of-fold probes give the probability of each class, from
+    which the number of wrong labels of each class is estimated. So many of its images, those of the
+    least probable labels, are suspect. Review the least probable ones first.
 
     Args:
         data: The images. Labels, such as one subfolder per class, are checked; images without one
@@ -63,14 +63,14 @@ def outliers(
     Returns:
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
         and, comparable between calls, `distance`, one minus the cosine to the fifth nearest other
-        image, copies counted once. If labels are checked, also `label`; `suggested`, another class
-        if the label is suspect; and `quality`, the label's out-of-fold probability, empty for a
-        class with a single image. Images that cannot be decoded come last; the last column,
-        `broken`, says why.
+        image, copies counted once. If labels are checked, also `label`; `suggested`, the most
+        probable other class if the label is suspect; and `quality`, the label's out-of-fold
+        probability, empty for a class with a single image. Images that cannot be decoded come last;
+        the last column, `broken`, says why.
     """
     encoder = or_default(encoder, data)
     if target is not None and not labels:
-        raise UserError("target is for labels: leave it out, or check labels")
+        raise UserError("target: expected none without labels")
     file = listing_file(out, "path", "score", "distance")
     import numpy as np
     import torch
@@ -107,9 +107,9 @@ def outliers(
     once_B, of_B = map(torch.from_numpy, np.unique(first_B, return_inverse=True))
     own_N = of_B.to(features_ND.device) if bank is None else None
     distance_N = distances(bank_ND[once_B], features_ND, own_N).cpu().numpy()
-    if len(distance_N) > 1 and np.ptp(distance_N) <= 1e-6:  # rounded as cosines are
+    if len(distance_N) > 1 and np.ptp(distance_N) <= 1e-6:  # the rounding error of cosines
         raise UserError(
-            f"{source_name(encoder)} finds every image equally far from the others: no ranking"
+            f"encoder: {source_name(encoder)} gives all images the same distance, so none is ranked"
         )
     checked = None
     if labelled is not None:
@@ -118,19 +118,19 @@ def outliers(
 
 
 def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequence[str]] | None:
-    """The labels to check, and the names of their classes; None where there are none."""
+    """The labels to check, and the class names; None if there are no labels."""
     from mast.data import UNLABELLED
 
     if not canvases.targets:
         if target is not None:
-            raise UserError(f"{canvases.name} has no labels: leave target out")
+            raise UserError(f"target: {canvases.name} has no labels")
         return None
     if target is not None and target not in canvases.targets:
         raise unknown(f"labels of {canvases.name}", target, canvases.targets)
     name = next(iter(canvases.targets)) if target is None else target
     label_N, classes = canvases.targets[name], canvases.classes[name]
     if without := int((label_N == UNLABELLED).sum()):
-        _log.warning("%s: images without a label: %d of %d", canvases.name, without, len(label_N))
+        _log.warning("%s: %d of %d images have no label", canvases.name, without, len(label_N))
     return label_N, classes
 
 
@@ -159,7 +159,7 @@ def _listed(
     columns = with_broken(ordered, canvases.skipped)
 
     def rows() -> list[GalleryRow]:
-        """The farthest, then a row for each label and what is suggested instead."""
+        """A row of the farthest, then one for each label and its suggested replacement."""
         far = [Item(canvases, at, f"distance {distance_N[at]:.3g}") for at in order_N.tolist()]
         items = {FARTHEST: far}
         for at in suspects:
@@ -168,7 +168,7 @@ def _listed(
             items.setdefault(f"Labelled {label}, perhaps {suggested}", []).append(item)
         return [GalleryRow(each, of) for each, of in items.items()]
 
-    lead = f"{images_of(canvases.name, len(canvases), canvases.skipped)}. First those that fit in "
-    lead += "least." + (f" Then {checked.heading}." if checked is not None else "")
+    lead = f"{images_of(canvases.name, len(canvases), canvases.skipped)}. The farthest come "
+    lead += "first." + (f" Then {checked.heading}." if checked is not None else "")
     write_listing(file, columns, "Outliers", lead, rows)
     return Listing(columns, sections, file, picture=Thumbnails(canvases))

@@ -1,4 +1,4 @@
-"""Which recipe, how many epochs, how much memory, disk and time: before a run."""
+"""Estimate epochs, memory, disk space and time before a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mast.commands.common import command
 from mast.commands.pretrain import pretrain, starting
 from mast.core.arguments import as_list
 from mast.core.display import say
-from mast.core.errors import OutOfMemoryError, UserError, counted
+from mast.core.errors import OutOfMemoryError, UserError
 from mast.core.files import as_word
 from mast.core.kinds import Device
 from mast.core.run import RunFolder
@@ -31,20 +31,20 @@ ON_A_CPU = ("mast_c5_small",)
 
 @dataclass(frozen=True, repr=False)
 class Plan(Shown, Rows):
-    """What runs on some images would cost.
+    """Estimated costs of runs.
 
-    Where no hours are given, there is a cost for each recipe with its own epochs, then as many with
-    epochs that are scaled to the number of images.
+    Without a time limit, each recipe appears with its own epochs, then with epochs scaled to the
+    number of images.
     """
 
     data: str
     costs: tuple[Cost, ...]
-    notes: tuple[str, ...]  # what is estimated, what takes space, what would not fit
-    encoder: str | None = None  # its name, where it is not the recipe's
+    notes: tuple[str, ...]  # assumptions, disk space, what does not fit
+    encoder: str | None = None  # if it is not the recipe's
 
     @property
     def by_column(self) -> Columns:
-        """A row for each cost."""
+        """One row per cost."""
         fields = ("recipe", "size", "epochs", "batch_size", "accumulate")
         costs = self.costs
         return {
@@ -121,7 +121,7 @@ def plan(
         for each recipe, and the commands.
     """
     if hours is not None and not 0 < hours < math.inf:
-        raise UserError(f"hours must be positive and finite, got {hours}")
+        raise UserError(f"hours: expected a positive, finite number, got {hours}")
     from mast.config import change
     from mast.core.launch import find_device
     from mast.data import open_source
@@ -131,7 +131,7 @@ def plan(
 
     here = find_device(device)
     default = ON_A_GPU if here.type == "cuda" else ON_A_CPU
-    if weights or encoder:  # whose architecture all recipes would train
+    if weights or encoder:  # all recipes would train the same architecture
         default = default[:1]
     changes = {
         "data.spec": str(data), "data.download": download, "device": here.type,
@@ -142,7 +142,7 @@ def plan(
     configs = [starting(change(recipe(name), changes)) for name in names]
     source = open_source(str(data), download=download)
     if len(source) < 2:
-        raise UserError(f"{data} has {counted(len(source), 'image')}; give two or more")
+        raise UserError(f"data: expected two images or more, got {len(source)} in {data}")
     decoding = {size: decoding_seconds(source, size) for size in {c.size for c in configs}}
     say("Timing a few training steps on generated images:")
     costs, notes = list[Cost](), list[str]()
@@ -173,16 +173,16 @@ def _notes(costs: Sequence[Cost]) -> list[str]:
     from mast.runs.cost import MOST_TIMES, USUAL_IMAGES
 
     notes = [
-        f"A recipe's epochs are meant for {USUAL_IMAGES:,} images. Rows with other epochs see "
-        f"fewer images more often, up to {MOST_TIMES} times, and more images less often; --hours "
-        "plans as many epochs as fit.",
-        "Speed: measured here, on a few steps. Nothing else may run beside the training.",
+        f"A recipe's epochs suit {USUAL_IMAGES:,} images. Rows with other epochs take as many "
+        f"steps on your images, with at most {MOST_TIMES} times the epochs; --hours plans as "
+        "many epochs as fit.",
+        "Speed: measured here on a few steps; other work on this machine slows training down.",
     ]
     for size, disk in {each.config.size: each.disk for each in costs}.items():
         notes.append(
             f"Disk: {disk / 1e6:,.0f} MB for the resized images of {size} pixels."
             if disk
             else f"Disk: the resized images of {size} pixels would take more than "
-            "data.cache_limit_gb, so that every epoch reads all files again."
+            "data.cache_limit_gb, so every epoch decodes all files again."
         )
     return notes

@@ -19,8 +19,8 @@ else:
     Classifier = later("mast.models", "Classifier")
 
 
-UNCERTAIN = 0.5  # a class of a smaller probability is likelier to be wrong than right
-NAMED = 5  # classes, the most frequent, whose images are counted in the summary
+UNCERTAIN = 0.5  # below it, a prediction is more likely wrong than right
+NAMED = 5  # most frequent classes that the summary counts
 
 
 @command
@@ -72,7 +72,7 @@ def predict(
     own = None if features is None else FeatureFile(Path(features))
     model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier, own)
     if own is not None and "features" not in model.about.get("encoder", ()):
-        raise UserError("the classifier encodes images itself: leave features out")
+        raise UserError("features: expected none, as this classifier was trained on images")
     canvases = open_photos(DataConfig(str(data), max_broken=max_broken), model.size, model)
     predicted = model.from_probabilities(
         extract(model, canvases, model.size, Compute(find_device(device)))

@@ -26,8 +26,8 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
     """Pretrain an encoder, or continue the run that the same configuration started.
 
     An interrupted run continues from its last checkpoint, even in the middle of an epoch, and on a
-    CPU ends with the same weights, bit for bit, as an uninterrupted one. A finished run is left
-    as it is. On a CPU, freed memory is not returned to the system (`keep_freed_memory`).
+    CPU ends with the same weights, bit for bit, as an uninterrupted one. A finished run is not
+    changed. On a CPU, freed memory is not returned to the system (`keep_freed_memory`).
 
     Args:
         config: The run, as `mast.configure` makes one; or the images, with the options of
@@ -74,14 +74,14 @@ def pretrain(config: PretrainConfig | str | Path, **changes: Any) -> RunFolder:
 
 
 def _continues(run: RunFolder) -> str:
-    """What the same command does after an early end."""
+    """What running the same command again will do."""
     if state := saved(run.last):
-        return f"the same command continues from step {state.get('step')}"
-    return "nothing was saved yet, and the same command starts again"
+        return f"the same command resumes from step {state.get('step')}"
+    return "nothing was saved yet; the same command starts from the beginning"
 
 
 def starting(config: PretrainConfig) -> PretrainConfig:
-    """As `with_architecture`; a name of weights, or of other weights, is refused."""
+    """`with_architecture`, but refuse an `encoder.name` that names other weights."""
     from mast.models import architecture_of, named_weights
     from mast.recipes import RECIPES
     from mast.runs.start import with_architecture
@@ -90,14 +90,14 @@ def starting(config: PretrainConfig) -> PretrainConfig:
     name = found.encoder.name
     if (weights := named_weights(name)) is not None:
         raise UserError(
-            f"encoder.name {name} names the weights {weights!r}: give them as encoder.weights to "
-            f"start from them, or {architecture_of(name)} to start from random ones"
+            f"encoder.name: expected an architecture, got the weights {weights!r}; pass them as "
+            f"encoder.weights, or use {architecture_of(name)} for random weights"
         )
-    recipe = RECIPES.get(config.recipe)  # whose encoder gives way to that of the weights
+    recipe = RECIPES.get(config.recipe)  # the weights' architecture replaces the recipe's
     if architecture_of(wanted.name) not in (name, recipe().encoder.name if recipe else name):
         raise UserError(
-            f"encoder.name is {wanted.name!r}, and encoder.weights {wanted.weights} are those of "
-            f"{name!r}: leave encoder.name out, or name other weights"
+            f"encoder.name: expected {name!r}, the architecture of encoder.weights "
+            f"{wanted.weights}, got {wanted.name!r}"
         )
     return found
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mast.data.shards.table import SampleTable
 
 _log = logging.getLogger("mast")
-PLAN = "plan.json"  # what decides the shards, so that the same command resumes
+PLAN = "plan.json"  # the options that determine the shards, so that the same command resumes
 _LOCK = ".lock"
 _CUT = ".cut.sqlite"  # tiles, encoded in the order of their scenes
 
@@ -37,13 +37,13 @@ _CUT = ".cut.sqlite"  # tiles, encoded in the order of their scenes
 @final
 @dataclass(frozen=True, repr=False)
 class Sharded(ShownText):
-    """What was written.
+    """The shards that were written.
 
     Attributes:
         path: The folder.
-        shards: How many.
-        images: How many in all.
-        broken: Images that could not be decoded, and were left out.
+        shards: Number of shards.
+        images: Number of images.
+        broken: Number of images that could not be decoded and were left out.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Sharded(ShownText):
 
     @property
     def text(self) -> str:
-        """In a line."""
+        """One-line summary."""
         left = f"; {self.broken} broken ones left out" if self.broken else ""
         return f"{self.images:,} images in {self.shards:,} shards{left}: shards:{self.path}"
 
@@ -77,13 +77,13 @@ def shard(
 
     A shard is a WebDataset tar. For each image it holds the resized image, its class if the
     set has one kind of labels, and JSON with the original's name and aspect ratio. An index lists
-    the classes, a table where each image is. The same command resumes where it stopped.
+    the classes; a table lists the position of each image. The same command resumes.
 
     Args:
         data: A folder or a set by name, as in `mast pretrain`; `FOLDER#tile=256` for its tiles.
         out: The output folder.
-        size: Larger images are shrunk to size × size pixels, in their own shape; 2.75 times the
-            view size keeps crops sharp (the default is for views of 224).
+        size: Larger images are shrunk to size × size pixels in total, keeping their aspect ratio;
+            2.75 times the view size keeps crops sharp (the default suits views of 224).
         format: jpg, or bmp, which is lossless and takes ten times the space.
         quality: JPEG quality, 1 to 100.
         images: Images per shard.
@@ -95,7 +95,7 @@ def shard(
     """
     for name, value in {"size": size, "images": images}.items():
         if value < 1:
-            raise UserError(f"{name} must be 1 or more, got {value}")
+            raise UserError(f"{name}: expected 1 or more, got {value}")
     folder = out_folder(out)
     _check_ours(folder)
     import numpy as np
@@ -111,13 +111,13 @@ def shard(
     whole = source.source if isinstance(source, Tiles) else source
     if any(isinstance(image, Bands) for image in sampled(whole)):
         raise UserError(
-            f"mast shard writes 8-bit RGB, and {source.name} has images with more bits or other "
-            "channels: train on the files directly"
+            f"data: expected 8-bit RGB, got more bits or other channels in {source.name}; "
+            "train on the files directly"
         )
     check_writable(folder)
     if len(source.targets) > 1 or source.multilabels:
         kinds = ", ".join([*source.targets, *source.multilabels])
-        _log.warning("%s has several kinds of labels (%s); the shards get none of them",
+        _log.warning("%s has several kinds of labels (%s), so the shards have none",
                      source.name, kinds)  # fmt: skip
     plan = {"source": source.fingerprint(), "size": size, "format": format, "quality": quality,
             "images": images, "seed": seed}  # fmt: skip
@@ -140,7 +140,7 @@ def shard(
             for file, each in zip(files, tables, strict=True)
         ]
         table = join(tables)
-        broken = len(source) - len(table)  # those of earlier tries among them
+        broken = len(source) - len(table)  # including those of earlier attempts
         writer.judge(broken)
         classes = next(iter(source.classes.values()), ()) if _labels(source) is not None else ()
         index = {"__kind__": KIND, "wids_version": 1, "name": source.name, "classes": list(classes)}
@@ -154,42 +154,42 @@ def shard(
 
 
 def _check_ours(folder: Path, plan: Mapping[str, object] | None = None) -> None:
-    """Refuse a folder of something else, and one of shards with another plan."""
+    """Refuse a folder that `mast shard` did not write, or wrote with other options."""
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
     before = read_json(folder / PLAN) if PLAN in names else {}
     others = sorted(name for name in names if not name.startswith("."))
     if others and not (isinstance(before, dict) and "source" in before):
         raise UserError(
-            f"out must be a new folder or one that mast shard wrote; {folder} has {others[0]}"
+            f"out: expected a new folder or one that mast shard wrote; {folder} has {others[0]}"
         )
     if plan and (other := [of for of in plan if before.get(of, plan[of]) != plan[of]]):
         raise UserError(
-            f"out {folder} has shards with another {' and '.join(other)}: remove them, or "
-            "choose another folder"
+            f"out: {folder} has shards with another {' and '.join(other)}; remove them or choose "
+            "another folder"
         )
 
 
 @dataclass
 class _Writer:
-    """Writes shards, several at a time from several threads; arguments as of `shard`."""
+    """Writes shards from several threads; arguments as of `shard`."""
 
     source: Source
     side: int
     form: str
     quality: int
     max_broken: float
-    tiles: Path | None = None  # where they are, once they were cut
+    tiles: Path | None = None  # database of encoded tiles, once `cut` has run
     broken: list[BrokenImageError] = field(default_factory=list)
 
     def write(self, file: Path, index_N: np.ndarray) -> SampleTable:
-        """Write one shard, unless it is there whole; what is in it."""
+        """Write one shard unless it exists undamaged; return its samples."""
         from mast.data.shards.table import scan_shard
 
         if not file.exists():
             write_atomically(file, lambda unfinished: self._write(unfinished, index_N))
         try:
             return scan_shard(str(file), file.stat().st_size, str(file.parent))
-        except UserError:  # it was damaged since
+        except UserError:  # damaged since it was written
             file.unlink()
             return self.write(file, index_N)
 
@@ -215,7 +215,7 @@ class _Writer:
         self.tiles = file
 
     def _encode(self, index: int) -> tuple[bytes, float]:
-        """The file of a canvas, and width / height of its original."""
+        """An encoded canvas, and width / height of its original."""
         from PIL import Image
 
         from mast.data.decode import naming
@@ -254,18 +254,18 @@ class _Writer:
         _log.warning("left out: %s", error)
 
     def judge(self, broken: int) -> None:
-        """Refuse more broken images than may be."""
+        """Raise if more images are broken than `max_broken` allows."""
         allowed = int(self.max_broken * len(self.source))
         if broken > allowed:
             last = f"; the last: {self.broken[-1]}" if self.broken else ""
             raise UserError(
-                f"max_broken is {self.max_broken:g}, which allows {allowed} broken images of "
-                f"{self.source.name}, and {broken} are broken{last}"
+                f"max_broken: {self.max_broken:g} allows {allowed} broken images in "
+                f"{self.source.name}, got {broken}{last}"
             )
 
 
 def _labels(source: Source) -> np.ndarray | None:
-    """The labels, if they are of one kind."""
+    """The labels, if the set has exactly one kind."""
     return next(iter(source.targets.values())) if len(source.targets) == 1 else None
 
 

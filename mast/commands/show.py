@@ -45,7 +45,7 @@ def show_operators(size: int = 224) -> TextTable:
     return table
 
 
-# From `docs/results.md`; 50,000 images are those to which `mast plan` scales epochs.
+# From `docs/results.md`; `mast plan` scales epochs to 50,000 images.
 BY_PHOTOS = (
     (
         "below 3,000",
@@ -56,13 +56,13 @@ BY_PHOTOS = (
     (
         "3,000 to 50,000, or no GPU",
         "mast_c5_small",
-        "Its method is the first of 13 in `docs/results.md`, from 10,000 images of 32 pixels; not "
+        "Its method ranks first of 13 in `docs/results.md`, on 10,000 images of 32 pixels; not "
         "compared with published weights there.",
     ),
     (
         "more, with a GPU",
         "mast_c5_medium",
-        "The same for photos of 224 pixels; no such run was trained to its end, so its learning "
+        "The same for photos at 224 pixels; no such run was trained to the end, so its learning "
         "rate is not tuned. `mast plan` estimates the hours.",
     ),
 )
@@ -70,7 +70,7 @@ BY_PHOTOS = (
 
 @command
 def show_recipes() -> Group:
-    """List recipes, and which of them suits how many photos."""
+    """List recipes, and which recipe suits how many photos."""
     first = TextTable(title="which recipe", show_lines=True)
     for column in ("photos", "recipe", "why"):
         first.add_column(column)
@@ -114,8 +114,8 @@ def show_cache(
     Damaged entries are rebuilt when they are read.
 
     Args:
-        cache: Cache folder; by default the one that all commands use.
-        verify: Read all canvases again, and count those that changed.
+        cache: Cache folder; by default that of all commands.
+        verify: Read all canvases and count damaged ones.
         forget: Remove the features of encoders whose name contains this; "all" removes all
             features, measurements and lists of images.
     """
@@ -127,24 +127,24 @@ def show_cache(
     if forget is not None:
         chosen = [each.name for each in store.kept() if forget in each.about]
         if not chosen and forget != "all":
-            raise UserError(f"forget: no encoder {forget!r}: `mast show cache` lists them")
+            raise UserError(f"forget: no encoder {forget!r} in `mast show cache`")
         store.forget(None if forget == "all" else chosen)
         for name in ("lists", "measured") if forget == "all" else ():
             shutil.rmtree(folder / name, ignore_errors=True)
-    table = TextTable(title=f"kept in {folder}")
+    table = TextTable(title=f"cache in {folder}")
     table.add_column("set or encoder")
     for column in ("pixels", "images", "GB"):
         table.add_column(column, justify="right")
     table.add_column("state")
     for of in store.kept():
-        cells = (f"{of.images:,}", f"{of.bytes / 1e9:.2f}", "verified when they are read")
+        cells = (f"{of.images:,}", f"{of.bytes / 1e9:.2f}", "verified when read")
         table.add_row(literal(f"features by {of.about}"), "", *cells)
     for each in cached_sets(folder, verify):
         state = "not verified" if each.damaged is None else "whole"
         if each.damaged:
-            state = f"{each.damaged:,} damaged: rebuilt after they are read"
+            state = f"{each.damaged:,} damaged; rebuilt after they are read"
         elif not each.readable:
-            state = "manifest damaged or of another version: built anew when it is opened"
+            state = "manifest damaged or of another version; rebuilt when opened"
         gigabytes = f"{each.stored / 1e9:.2f}" if each.stored else "not stored"
         table.add_row(each.name, f"{each.side}²", f"{each.images:,}", gigabytes, state)
     return table
@@ -169,7 +169,7 @@ def show_views(
     from mast.analyses.figure import is_views_grid, views_grid
 
     if images < 1:
-        raise UserError(f"images must be 1 or more, got {images}")
+        raise UserError(f"images: expected 1 or more, got {images}")
     target = out_file(out, {".png": is_views_grid})
     import torch
 

@@ -1,7 +1,7 @@
-"""Arguments of public functions: whether they fit their types, and errors that say how they do not.
+"""Check arguments of public functions against their types, with one-line errors.
 
-Names of tensors end in their axes, as `images_BCHW` does: one axis has one size in all of them.
-Nothing heavy is imported: a tensor is one only where PyTorch is loaded.
+Names of tensors end in their axes, like `images_BCHW`; an axis must have the same size in all.
+Nothing heavy is imported; tensors are recognized only once PyTorch is loaded.
 """
 
 import functools
@@ -24,13 +24,13 @@ NAMES = {
     int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a mapping",
     Mapping: "a mapping", type(None): "none",
 }  # fmt: skip
-LARGEST = 2**63  # what whole numbers are below, here and in PyTorch
-SHOWN = 80  # characters of a value in a message
+LARGEST = 2**63  # upper bound of whole numbers, here and in PyTorch
+SHOWN = 80  # longest value in a message, in characters
 _type_hints = functools.cache(get_type_hints)
 
 
 def as_list(argument: Any) -> list[Any]:
-    """A list as it is; a single value, such as `analyses="masks"`, as a list of one."""
+    """A list; a single value, such as `analyses="masks"`, becomes a list of one."""
     single = isinstance(argument, str | Path) or not isinstance(argument, Iterable)
     return [argument] if single else list(argument)
 
@@ -44,7 +44,7 @@ def members(hint: Any) -> tuple[Any, ...]:
 
 
 def choices(hint: Any) -> tuple[Any, ...]:
-    """The values that a type lists; none for any other type."""
+    """The values of a Literal type; none for other types."""
     return next((get_args(each) for each in members(hint) if get_origin(each) is Literal), ())
 
 
@@ -66,7 +66,7 @@ def in_words(hint: Any) -> str:
 
 
 def in_short(value: Any) -> str:
-    """A value in one line of a message."""
+    """A value as short text on one line."""
     if _is_tensor(value):
         return f"a tensor of shape {tuple(value.shape)} and {value.dtype}"
     if isinstance(value, int) and abs(value) >= LARGEST:
@@ -80,7 +80,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type; text may stand for a path, a whole number for a number."""
+    """Whether a value fits a type; text also counts as a path, a whole number as a number."""
     kind, inner = get_origin(hint), get_args(hint)
     if len(members(hint)) > 1:
         return any(fits(value, member) for member in members(hint))
@@ -107,24 +107,24 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def argument(value: Any, hint: Any, name: str) -> Any:
-    """A value as its type has it; `name` is for the error. None as the type takes anything.
+    """Convert a value to its type; `name` is for the error. The type None accepts anything.
 
-    A number of NumPy, a path of another library and any iterable stand for a number, a path and a
-    list.
+    Accepts NumPy numbers as numbers, paths of other libraries as paths, and iterables as
+    lists.
     """
     if isinstance(value, int) and not -LARGEST <= value < LARGEST:
-        raise UserError(f"{name} must be from -2^63 to below 2^63, got {in_short(value)}")
+        raise UserError(f"{name}: expected -2^63 to below 2^63, got {in_short(value)}")
     for plain in (value, _plain(value)):
         if fits(plain, hint):
             return plain
     names = [choice for choice in choices(hint) if isinstance(choice, str)]
     if names and isinstance(value, str):
         raise unknown(f"value of {name}", value, names)
-    raise UserError(f"expected {name} to be {in_words(hint)}, got {in_short(value)}")
+    raise UserError(f"{name}: expected {in_words(hint)}, got {in_short(value)}")
 
 
 def _plain(value: Any) -> Any:
-    """A value as plain Python has it, if there is something like it."""
+    """The plain Python equivalent of a value, if there is one."""
     if isinstance(value, bool | str | bytes | bytearray | Mapping) or _is_tensor(value):
         return value
     if isinstance(value, numbers.Real):
@@ -138,7 +138,7 @@ def _plain(value: Any) -> Any:
 
 
 def check_fields(instance: Any, prefix: str = "") -> None:
-    """Refuse a dataclass with a field that is not of its type; nested ones have dotted names."""
+    """Refuse a dataclass with a field of the wrong type; nested fields have dotted names."""
     hints = _type_hints(type(instance))  # type: ignore[arg-type]
     for name in (field.name for field in fields(instance)):
         value = argument(getattr(instance, name), hints[name], prefix + name)
@@ -150,7 +150,7 @@ def check_fields(instance: Any, prefix: str = "") -> None:
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of the parameters of a function, in their order; the result's may be unknown."""
+    """Types of a function's parameters, in order; the type of its result may be unresolved."""
     plain = inspect.unwrap(function)
     own = {name: hint for name, hint in plain.__annotations__.items() if name != "return"}
     known = get_type_hints(types.SimpleNamespace(__annotations__=own), plain.__globals__)
@@ -158,8 +158,8 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Have a function check its arguments against their types, the shapes of tensors, and `seed`,
-    which is not negative.
+    """Decorate a function to check argument types, the shapes of tensors, and that `seed` is 0 or
+    more.
     """
     hints: dict[str, Any] = {}
     torch = sys.modules.get("torch")  # without it a function is not compiled
@@ -171,31 +171,31 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         if not hints:
             hints.update(hints_of(function))
         values = dict(zip(hints, args, strict=False)) | kwargs
-        if len(values) < len(args) + len(kwargs):  # too many, or one twice: Python says which
+        if len(values) < len(args) + len(kwargs):  # too many, or one twice: Python's error names it
             return function(*args, **kwargs)
         plain = {name: argument(value, hints.get(name), name) for name, value in values.items()}
         _check_shapes(plain)
         if isinstance(seed := plain.get("seed"), int) and seed < 0:
-            raise UserError(f"seed must be 0 or more, got {seed}")
+            raise UserError(f"seed: expected 0 or more, got {seed}")
         return function(**plain)  # type: ignore[call-arg]
 
     return checking
 
 
 def _check_shapes(values: Mapping[str, Any]) -> None:
-    """Refuse tensors whose axes are not those that their names end in, or differ in size."""
-    known: dict[str, tuple[int, str]] = {}  # of an axis its size, and where it was seen first
+    """Refuse tensors whose axes differ from those in their names, or in size between tensors."""
+    known: dict[str, tuple[int, str]] = {}  # size of each axis, and its first tensor
     for name, value in values.items():
         axes = name.rpartition("_")[2]
         if not (axes.isupper() and _is_tensor(value)):
             continue
         if str(value.layout) != "torch.strided":
-            raise UserError(f"expected {name} to be dense, got {value.layout}")
-        shape, expected = tuple(value.shape), f"expected {name} of shape ({', '.join(axes)})"
+            raise UserError(f"{name}: expected a dense tensor, got {value.layout}")
+        shape, expected = tuple(value.shape), f"{name}: expected shape ({', '.join(axes)})"
         if len(shape) != len(axes):
             raise UserError(f"{expected}, got {shape}")
         for axis, size in zip(axes, shape, strict=True):
-            here = (size, f", as {name} of {shape} has it")
+            here = (size, f", as in {name} of {shape}")
             wanted, where = (int(axis), "") if axis.isdigit() else known.setdefault(axis, here)
             if size != wanted:
                 raise UserError(f"{expected} with {axis} = {wanted}{where}, got {shape}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Bench:
-    """Where protocols train, and resume after the process was killed.
+    """Where protocols train, and resume after a kill.
 
     Args:
         compute: Its device (the CPU if it names none), type and processes are those of a training.
@@ -50,8 +50,8 @@ class Bench:
         return make_fabric("cuda" if cuda else "cpu", precision=precision)
 
     def unfinished(self, *key: object) -> Path | None:
-        """Where the state of a training is kept until its result is written; None without a
-        workspace. The file's name changes with the key: all that the training depends on.
+        """File for the state of a training until its result is written; None without a workspace.
+        Its name depends on the key, which identifies all that the training depends on.
         """
         if self.workspace is None:
             return None
@@ -61,7 +61,7 @@ class Bench:
         return path
 
     def finish(self) -> None:
-        """Remove the state of all trainings so far: their results are written."""
+        """Remove the states of all trainings so far, once their results are written."""
         if self.compute.rank == 0:
             for path in self._unfinished:
                 path.unlink(missing_ok=True)
@@ -79,7 +79,7 @@ class Bench:
     ) -> None:
         """Train to the end, from the checkpoint of a killed process if there is one.
 
-        A last checkpoint is kept until the protocol's result is written. PyTorch's global generator
+        The last checkpoint stays until the protocol's result is written. PyTorch's global generator
         is seeded for the training and restored afterwards.
         """
         fabric = self.fabric

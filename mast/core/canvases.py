@@ -21,12 +21,12 @@ class Canvases:
     """Images one after the other in a flat tensor, without padding.
 
     Attributes:
-        values_T: uint8: the sheets of every image, in rows of three bytes a pixel, such as red,
-            green and blue; on any device. It may hold more than these images.
+        values_T: uint8: the sheets of every image, in rows with three bytes per pixel, such as
+            red, green and blue; on any device. It may contain further images.
         size_B2: int64, height and width in pixels, on the CPU.
-        start_B: int64, where each begins in `values_T`, on the CPU.
+        start_B: int64, start of each image in `values_T`, on the CPU.
         aspect_B: float32, width / height of the originals, of which these are resized; on the CPU.
-        layout: Of all of them.
+        layout: Pixel layout of all images.
     """
 
     values_T: Tensor
@@ -43,7 +43,7 @@ class Canvases:
         aspect_B: Tensor | None = None,
         layout: Layout = RGB,
     ) -> "Canvases":
-        """Images that fill `values_T` (uint8) from its beginning on.
+        """Images stored consecutively from the start of `values_T` (uint8).
 
         By default `aspect_B` is that of the sizes (height and width).
         """
@@ -67,7 +67,7 @@ class Canvases:
 
     @classmethod
     def cat(cls, parts: Sequence["Canvases"]) -> "Canvases":
-        """One batch after the other, on one device."""
+        """Concatenate batches of one device."""
         if len(parts) == 1:
             return parts[0]
         values = (part.sheets(at).flatten() for part in parts for at in range(len(part)))
@@ -82,7 +82,7 @@ class Canvases:
         return len(self.size_B2)
 
     def __getitem__(self, index: slice | Tensor) -> "Canvases":
-        """Some of the images; none is copied."""
+        """A subset of the images, without copying."""
         return replace(
             self,
             size_B2=self.size_B2[index],
@@ -92,24 +92,24 @@ class Canvases:
 
     @property
     def device(self) -> torch.device:
-        """Where the pixels are."""
+        """Device of the pixels."""
         return self.values_T.device
 
     def sheets(self, index: int) -> Tensor:
-        """The sheets (S, H, W, 3) of one image, of which nothing is copied."""
+        """The sheets (S, H, W, 3) of one image, without copying."""
         start, size = int(self.start_B[index]), self.size_B2[index].tolist()
         shape = self.layout.sheets, *size, 3
         return self.values_T[start : start + math.prod(shape)].view(shape)
 
     def image(self, index: int) -> Tensor:
-        """One image (H, W, 3) of uint8 to look at: its colors, or its first channel as gray."""
+        """One image (H, W, 3), uint8, for display: its colors, or its first channel as gray."""
         sheets_SHWC = self.sheets(index)
         if self.layout.channels < 3:
             return sheets_SHWC[0, :, :, :1].expand(-1, -1, 3)
         return sheets_SHWC[0]
 
     def apart(self) -> "Canvases":
-        """All sheets as images of their own, those of one image after the other."""
+        """All sheets as separate images, in the order of the images."""
         count = self.layout.sheets
         start_BS = self.start_B[:, None] + 3 * self.size_B2.prod(1)[:, None] * torch.arange(count)
         size_B2, aspect_B = (
@@ -122,5 +122,5 @@ class Canvases:
         return replace(self, values_T=to_device(self.values_T, device))
 
     def pinned(self, device: torch.device) -> "Canvases":
-        """With the pixels in memory from which a device copies by itself."""
+        """With the pixels in pinned memory."""
         return replace(self, values_T=pinned(self.values_T, device))

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: atomic writes and checkpoints."""
+"""Atomic writes and checkpoints: a file is complete or absent."""
 
 import json
 import os
@@ -15,17 +15,17 @@ from typing import Any
 from mast.core.errors import UserError
 from mast.core.files import as_unicode
 
-UNFINISHED = ".mast-*.partial"  # what a folder is called in which a file is made
-_ABANDONED = 86_400.0  # seconds after which what is in one belongs to no process that is alive
+UNFINISHED = ".mast-*.partial"  # prefix of the temporary folder of a file
+_ABANDONED = 86_400.0  # seconds after which no living process uses such a folder
 
 
 @contextmanager
 def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
-    """A file to fill in a block; it replaces `path` when the block has ended well.
+    """A file to fill in a block; it replaces `path` if the block succeeds.
 
-    It lies in a folder of its own next to `path`, as some libraries (safetensors) make a file of
-    their own next to the one that they fill. What a killed process left is removed a day later.
-    Permissions stay as they are; the file that is replaced is moved to `keep`.
+    It lies in a temporary folder next to `path`, as some libraries (safetensors) create further
+    files next to the one they write. Leftovers of killed processes are removed a day later.
+    Permissions do not change; the replaced file is moved to `keep`.
     """
     for left in path.parent.glob(UNFINISHED):
         with suppress(OSError):
@@ -34,7 +34,7 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
                 shutil.rmtree(left)
     with TemporaryDirectory(".partial", ".mast-", path.parent, ignore_cleanup_errors=True) as place:
         partial = Path(place, "new")
-        partial.touch()  # as the umask has it; some libraries set a mode of their own
+        partial.touch()  # by the umask; some libraries set another mode
         mode = (path if path.exists() else partial).stat().st_mode
         yield partial
         with partial.open("rb+") as file:
@@ -48,7 +48,7 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
 def write_atomically(path: Path, write: Callable[[Path], object], keep: Path | None = None) -> None:
     """Let `write` fill a file next to `path`, flush it to disk, then rename it.
 
-    Where `path` is a symbolic link, the file that it points to is replaced; see `replacing`.
+    If `path` is a symbolic link, its target is replaced; see `replacing`.
     """
     path = Path(os.path.realpath(path))
     try:
@@ -63,13 +63,13 @@ def write_atomically(path: Path, write: Callable[[Path], object], keep: Path | N
             raise
         reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"cannot write {path}: {reason}. Free some space or choose another folder; what was "
-            "there before is unharmed."
+            f"cannot write {path}: {reason}. Free some space or choose another folder; the "
+            "previous file is unchanged."
         ) from error
 
 
 def check_writable(folder: Path) -> None:
-    """Make sure that files can be written into a folder before hours are spent on them."""
+    """Check that a folder is writable before spending hours on results."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -84,14 +84,14 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def previous(path: Path) -> Path:
-    """Where `save_checkpoint` keeps the checkpoint before the last one."""
+    """Path of the checkpoint before the last one."""
     return path.with_name(f"{path.stem}.previous{path.suffix}")
 
 
 def save_checkpoint(path: Path, state: dict[str, Any], keep: bool = True) -> None:
-    """Write tensors, numbers and containers of them, atomically.
+    """Write tensors, numbers and containers, atomically.
 
-    The one that is replaced is kept as `previous`, unless it is damaged (`keep` is false).
+    The replaced file moves to `previous`, unless it is damaged (`keep` is false).
     """
     import torch
 
@@ -100,7 +100,7 @@ def save_checkpoint(path: Path, state: dict[str, Any], keep: bool = True) -> Non
         with partial.open("wb") as file:
             try:
                 torch.save(state, file)
-            except RuntimeError as error:  # of closing the archive that could not be written
+            except RuntimeError as error:  # from closing the incomplete archive
                 if isinstance(error.__context__, OSError):
                     raise error.__context__ from None
                 raise
@@ -109,9 +109,9 @@ def save_checkpoint(path: Path, state: dict[str, Any], keep: bool = True) -> Non
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a file of `save_checkpoint` without executing anything from it.
+    """Read a file of `save_checkpoint`, without executing code in it.
 
-    The checksums (CRC-32) of the ZIP archive are verified: PyTorch would take damaged bytes for
+    Verifies the checksums (CRC-32) of the ZIP archive, as PyTorch would load damaged bytes as
     weights.
     """
     import torch
@@ -125,7 +125,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         what = str(error).splitlines()[0] if isinstance(error, zipfile.BadZipFile | OSError) else ""
         reason = f"{type(error).__name__}: {what}" if what else type(error).__name__
         raise UserError(
-            f"{path} is not a readable checkpoint ({reason}). Delete it to go on without it."
+            f"{path} is not a readable checkpoint ({reason}). Delete it to continue without it."
         ) from error
     if not isinstance(state, dict):
         raise UserError(f"{path} is not a checkpoint of this program")
@@ -133,7 +133,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def saved(path: Path) -> dict[str, Any]:
-    """What is in the last checkpoint that can be read, unverified; empty where there is none."""
+    """Content of the last readable checkpoint, unverified; empty if there is none."""
     import torch
 
     for file in filter(Path.is_file, (path, previous(path))):

@@ -1,7 +1,7 @@
-"""Sums and concatenations over processes through which gradients flow.
+"""Differentiable sums and concatenations over processes.
 
-PyTorch's own differentiable collectives are deprecated in some of the releases we support and
-absent in others; these two are all that the losses and BatchNorm need.
+PyTorch's own differentiable collectives are deprecated in some supported releases and missing in
+others; losses and BatchNorm need only these two.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ def processes() -> int:
 
 
 def rank() -> int:
-    """This process, from 0."""
+    """Rank of this process, from 0."""
     return dist.get_rank() if processes() > 1 else 0
 
 
@@ -59,7 +59,7 @@ def global_sum(local: Tensor) -> Tensor:
 
 
 def global_mean(local: Tensor) -> Tensor:
-    """Mean of all entries over processes, which bring equally many."""
+    """Mean of all entries over processes, each with equally many."""
     return global_sum(local.mean()) / processes()
 
 

@@ -1,6 +1,6 @@
-"""How a module is run over images, and on how many threads something small is computed.
+"""How to run a module over images, and how many threads to use for small computations.
 
-On a machine that is busy with something else, two threads took ten times as long as one.
+On a busy machine, two threads took ten times as long as one.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-FEWEST, MOST = 8, 256  # images that take one forward pass
-IN_CACHES = 8 * 224**2  # pixels that do, on a CPU
+FEWEST, MOST = 8, 256  # images per forward pass
+IN_CACHES = 8 * 224**2  # pixels per forward pass on a CPU
 
 
 @dataclass(frozen=True)
 class Compute:
-    """How a module is run: where, how precisely, how many images at once, by which processes."""
+    """How to run a module: device, precision, batch size and processes."""
 
     device: torch.device | str | None = None  # None: where the module is
     dtype: torch.dtype = torch.float32  # or bfloat16 for mixed precision
     batch_size: int = 0  # images in one forward pass; 0: `images_at_once` chooses
-    fabric: Fabric | None = None  # of the processes that share the work; None: this one does it all
+    fabric: Fabric | None = None  # of the processes that share the work; None: only this one
 
     def images_at_once(self, size: int) -> int:
-        """Images of a side in pixels that take one forward pass.
+        """Images per forward pass, by their side in pixels.
 
-        By default 256; on a CPU so few that maps stay in its caches: of 224 pixels 8, with which
-        EfficientNet-Lite0 takes 10 ms an image, with 32 of them 14.
+        256; on a CPU fewer, so that maps stay in its caches: 8 of 224 pixels, with which
+        EfficientNet-Lite0 takes 10 ms per image (14 with 32).
         """
         if self.batch_size:
             return self.batch_size
@@ -43,7 +43,7 @@ class Compute:
         return min(MOST, max(FEWEST, IN_CACHES // size**2)) if on_cpu else MOST
 
     def place(self, module: nn.Module) -> torch.device:
-        """Move a module to the device, or find where it is if none is named."""
+        """Move a module to the device, or return its own device if none is set."""
         if self.device is None:
             tensors = [*module.parameters(), *module.buffers()]
             return tensors[0].device if tensors else torch.device("cpu")
@@ -51,11 +51,11 @@ class Compute:
         return torch.device(self.device)
 
     def placed(self, module: nn.Module) -> Compute:
-        """The same with the device on which a module is from now on."""
+        """The same, with the device of a module."""
         return replace(self, device=self.place(module))
 
     def settings(self, size: int) -> dict[str, Any]:
-        """What a result says of it, with the size of the views."""
+        """Description for results, with the size of the views."""
         return {
             "size": size,
             "batch_size": self.images_at_once(size),
@@ -66,16 +66,16 @@ class Compute:
 
     @property
     def rank(self) -> int:
-        """Which of the processes this one is."""
+        """Rank of this process."""
         return 0 if self.fabric is None else self.fabric.global_rank
 
     @property
     def processes(self) -> int:
-        """How many work together."""
+        """Number of processes."""
         return 1 if self.fabric is None else self.fabric.world_size
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of a tensor over the processes; each of them must call it."""
+        """Sum of a tensor over the processes; all of them must call it."""
         if self.fabric is None or self.processes == 1:
             return tensor
         return cast(Tensor, self.fabric.all_reduce(tensor, reduce_op="sum"))
@@ -83,9 +83,9 @@ class Compute:
 
 @contextmanager
 def whole_float32() -> Iterator[None]:
-    """Multiply and convolve float32 as it is; by default a GPU convolves 10 bits of it (TF32).
+    """Multiply and convolve in full float32; by default a GPU convolves in TF32 (10 bits).
 
-    PyTorch keeps each setting twice, and raises where the older one is read and the two differ.
+    PyTorch has two versions of each setting, and raises if the older one is read and they differ.
     """
     backends: Any = torch.backends
     places = [backends.cuda.matmul, backends.mkldnn.matmul, backends.cudnn.conv,
@@ -109,7 +109,7 @@ def whole_float32() -> Iterator[None]:
 
 @contextmanager
 def autocast(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
-    """Mixed precision on a device; float32 is exact, whatever PyTorch is set to."""
+    """Mixed precision on a device; float32 is exact, whatever PyTorch's settings."""
     if dtype is torch.float32:
         with whole_float32(), torch.autocast(device.type, enabled=False):
             yield
@@ -118,18 +118,18 @@ def autocast(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
             yield
 
 
-SMALL = 1e8  # multiplications of one product below which a second thread costs more than it does
+SMALL = 1e8  # multiplications below which a second thread does not pay
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute with one thread of OpenMP and of the libraries of linear algebra.
+    """Limit OpenMP and BLAS to one thread.
 
-    For what scikit-learn, SciPy and NumPy compute of a few hundred images: a step of t-SNE takes
-    half a millisecond, and two threads gain nothing on an idle machine, and took 15 times as long
-    on a busy one.
+    For scikit-learn, SciPy and NumPy on a few hundred images: a step of t-SNE takes half a
+    millisecond; two threads gain nothing on an idle machine, and took 15 times as long on a busy
+    one.
     """
-    # Of threadpoolctl, which scikit-learn needs; there is no public name for it here.
+    # From threadpoolctl, a dependency of scikit-learn.
     from sklearn.utils.parallel import _get_threadpool_controller
 
     with _get_threadpool_controller().limit(limits=1):
@@ -138,7 +138,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def threads_for(multiplications: int, device: torch.device) -> Iterator[None]:
-    """PyTorch's threads for a product: one if it is small and on a CPU, else the usual number."""
+    """PyTorch's threads for a product: one if small and on a CPU, else the usual number."""
     threads = torch.get_num_threads()
     if device.type == "cpu" and multiplications < SMALL:
         torch.set_num_threads(1)

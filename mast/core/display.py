@@ -1,6 +1,6 @@
-"""What the user sees during long work: rich's bars on a terminal, elsewhere a line now and then.
+"""Progress of long work: rich's bars on a terminal, otherwise a line now and then.
 
-Work is nested: an evaluation runs protocols, each of which reads images. All of it is on stderr.
+Work is nested: an evaluation runs protocols, which read images. All output goes to stderr.
 """
 
 import logging
@@ -22,22 +22,22 @@ from mast.core.stopping import is_first_here
 
 Item = TypeVar("Item")
 
-LITERAL: Any = {"markup": False, "emoji": False, "highlight": False}  # names mean only themselves
-LEAST_COLUMNS = 20  # of a terminal: shells that do not know its size say fewer
-LINE_S = 3.0  # shorter work shows no line
-EVERY_S = 15.0  # between two lines
-SPEED_S = 60.0  # of which the speed is taken
+LITERAL: Any = {"markup": False, "emoji": False, "highlight": False}  # no markup in names
+LEAST_COLUMNS = 20  # smallest width assumed for a terminal of unknown size
+LINE_S = 3.0  # seconds below which work prints no line
+EVERY_S = 15.0  # seconds between two lines
+SPEED_S = 60.0  # seconds to average the speed over
 
 
 def terminal(stderr: bool = False) -> Console:
-    """What prints to a terminal, or to what is there in its place."""
+    """The console on stderr, a terminal or not."""
     columns = os.environ.get("COLUMNS", "")
     unknown = columns.isdecimal() and int(columns) < LEAST_COLUMNS
     return Console(stderr=stderr, width=80 if unknown else None, force_jupyter=False, **LITERAL)
 
 
 class _Facts(ProgressColumn):
-    """How far work is, and its note."""
+    """Progress of work, with a note."""
 
     def render(self, task: Task) -> Text:
         return Text(_facts(task))
@@ -52,20 +52,20 @@ _silent = ContextVar("silent", default=False)
 
 
 class Work:
-    """Work under way: how much is done, with a note."""
+    """Work in progress: how much is done, with a note."""
 
-    _next_line = math.inf  # when a line is due, of all work
+    _next_line = math.inf  # when the next line is due, over all work
 
     def __init__(self, what: str, total: int | None, done: int, **how: Any) -> None:
         self.done, self._note = done, ""
         self._task = _bars.add_task(one_line(what), completed=done, total=total, note="", **how)
 
     def advance(self, count: int = 1) -> None:
-        """Count what was done."""
+        """Count completed items."""
         self.update(self.done + count)
 
     def update(self, done: int, note: str | None = None) -> None:
-        """Say how far it is, with a note, such as losses; None: as before."""
+        """Set the number of completed items and a note, such as losses; None leaves the note."""
         self.done, self._note = done, self._note if note is None else note
         _bars.update(self._task, completed=done, note=self._note)
         if time.monotonic() >= Work._next_line:
@@ -73,12 +73,12 @@ class Work:
             console.print(line(), soft_wrap=True)
 
     def end(self) -> None:
-        """Show it no longer."""
+        """Stop showing it."""
         _bars.remove_task(self._task)
 
 
 def line() -> str:
-    """All work under way in a line, the outermost first."""
+    """All work in progress on one line, outermost first."""
     tasks = [task for task in _bars.tasks if task.visible]
     parts = (part for task in tasks for part in (task.description, _facts(task)))
     return ": ".join(filter(None, parts))
@@ -95,16 +95,16 @@ def doing(
     images: int = 0,
     enabled: bool = True,
 ) -> Iterator[Work]:
-    """Show that something is under way during the block, in the first process alone.
+    """Show progress during the block, in the first process only.
 
     Args:
-        what: What it does; empty where the unit says it.
-        total: How many there are; None: not counted.
-        unit: Of what, such as "images".
-        done: How many an earlier process did.
-        even: Whether all take about as long, so that the time left can be estimated.
-        images: How many images one stands for, to show their speed.
-        enabled: Whether to show it.
+        what: Description of the work; may be empty if the unit suffices.
+        total: Number of items; None if not counted.
+        unit: Unit of items, such as "images".
+        done: Items completed by an earlier process.
+        even: Whether items take similar time, so that the remaining time can be estimated.
+        images: Images per item, to show images per second.
+        enabled: Whether to show progress.
 
     Yields:
         The work, which the block updates.
@@ -130,7 +130,7 @@ def doing(
 def track(
     items: Iterable[Item], what: str, total: int, unit: str = "", even: bool = True
 ) -> Iterator[Item]:
-    """Pass items on, and show how many were dealt with; see `doing`."""
+    """Iterate over items, and show progress; see `doing`."""
     with doing(what, total, unit, even=even) as work:
         for item in items:
             yield item
@@ -139,7 +139,7 @@ def track(
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Say nothing during the block but how far its work is."""
+    """Print nothing but progress during the block."""
     token = _silent.set(True)
     try:
         yield
@@ -148,13 +148,13 @@ def silent() -> Iterator[None]:
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Print a line, above the bars where there are some."""
+    """Print a line, above progress bars."""
     if not _silent.get():
         console.print(one_line(text), style=style, soft_wrap=True)
 
 
 class _LineFormatter(logging.Formatter):
-    """What is logged, as `one_line`."""
+    """Formats log records as `one_line`."""
 
     def format(self, record: logging.LogRecord) -> str:
         return one_line(super().format(record))
@@ -164,15 +164,15 @@ _format_warning = warnings.formatwarning
 
 
 def show_warnings() -> None:
-    """Print warnings, those of libraries too, with names in them as all else."""
-    if logging.lastResort is not None:  # it handles what has no other handler
+    """Print warnings, including those of libraries, with names escaped."""
+    if logging.lastResort is not None:  # the handler of last resort
         logging.lastResort.setFormatter(_LineFormatter())
     warnings.filterwarnings("ignore", "Image size", module="PIL")  # `max_pixels` decides
     warnings.formatwarning = lambda *args, **options: visible(_format_warning(*args, **options))
 
 
 def _facts(task: Task) -> str:
-    """How far work is, how fast and how long yet, and its note."""
+    """Progress, speed, remaining time and note."""
     unit, speed, texts = task.fields["unit"], task.speed or 0.0, list[str]()
     if task.total is not None:
         texts.append(f"{task.completed:,.0f} of {task.total:,.0f} {unit}".rstrip())
@@ -186,7 +186,7 @@ def _facts(task: Task) -> str:
 
 
 def _span(seconds: float) -> str:
-    """A length of time in words, to two digits or so."""
+    """A duration in words, to about two digits."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -1,8 +1,8 @@
-"""Where users call this library: arguments are checked, and PyTorch's settings are set aside.
+"""Entry points of the library: check arguments, and isolate PyTorch's settings.
 
-Mixed precision, another default type or device and no gradients change no result, and are there
-again afterwards. Where PyTorch is not loaded yet nothing is set, and it is not imported before the
-arguments are checked.
+The caller's autocast, default dtype, default device and no_grad affect no result, and are restored
+afterwards. If PyTorch is not loaded yet, nothing is set, and it is imported only after arguments
+are checked.
 """
 
 import functools
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 @contextmanager
 def restore_torch_state(draws: bool = False) -> Iterator[None]:
-    """PyTorch as a process starts with it, for a block.
+    """PyTorch's default settings, for a block.
 
-    With `draws`, PyTorch's generators and number of threads are afterwards as they were.
+    With `draws`, PyTorch's generators and number of threads are restored afterwards.
     """
     import torch
 
@@ -47,10 +47,10 @@ def restore_torch_state(draws: bool = False) -> Iterator[None]:
 
 
 def entry(*, draws: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Make a public function check its arguments, and compute the same whatever surrounds it.
+    """Decorate a public function to check its arguments and isolate PyTorch's settings.
 
-    Inside this library it is called as it is. With `draws` something in it may draw from PyTorch's
-    global generators, or set threads.
+    Calls from inside this library skip both. With `draws`, the function may draw from PyTorch's
+    global generators or set the number of threads.
     """
 
     def decorated(function: Callable[P, T]) -> Callable[P, T]:

@@ -1,7 +1,7 @@
-"""Dataclasses from plain values, as YAML, JSON and command lines have them.
+"""Dataclasses from plain values of YAML, JSON and command lines.
 
-Names are checked, with the nearest valid one in the error, and so are types. Nested fields go by
-dotted names, such as "optimizer.lr".
+Names and types are checked; errors suggest the nearest valid name. Nested fields have dotted names,
+such as "optimizer.lr".
 """
 
 import math
@@ -26,10 +26,10 @@ def change(
     prefix: str = "",
     every: Iterable[str] = (),
 ) -> Kind:
-    """A copy of a dataclass with other values: nested ones as dicts, or by dotted names.
+    """A copy of a dataclass with changed values: nested ones as dicts, or by dotted names.
 
-    `noun` is what its fields are called in an error, such as "option"; `prefix` is what their names
-    begin with there, and `every` are all names that there are, where it is a field of another one.
+    `noun` is the word for a field in errors, such as "option". For a nested dataclass, `prefix` is
+    the start of its dotted names, and `every` lists all names of the whole.
     """
     hints, every = get_type_hints(type(instance)), every or kinds(instance)
     changes, nested = dict[str, Any](), dict[str, dict[str, Any]]()
@@ -41,12 +41,12 @@ def change(
         if is_dataclass(part) and type(value) is not type(part):
             if not (rest or isinstance(value, Mapping)):
                 raise UserError(
-                    f"{prefix}{name} holds several fields, got {value!r}; give them by name, such "
-                    f"as {prefix}{name}.{fields(part)[0].name}"
+                    f"{prefix}{name}: expected fields by name, such as "
+                    f"{prefix}{name}.{fields(part)[0].name}, got {value!r}"
                 )
             inner, known = {rest: value} if rest else value, nested.setdefault(first, {})
             if twice := sorted(inner.keys() & known.keys()):
-                raise UserError(f"{prefix}{first}.{twice[0]} is given twice")
+                raise UserError(f"{prefix}{first}.{twice[0]}: expected once, got it twice")
             known |= inner
         elif name in hints:
             changes[name] = convert(value, hints[name], prefix + name)
@@ -58,12 +58,12 @@ def change(
 
 
 def kinds(instance: Any) -> dict[str, Any]:
-    """The type of each value of nested dataclasses, by dotted name."""
+    """Type of each field of nested dataclasses, by dotted name."""
     return {name: hint for name, hint, _ in _walk(instance)}
 
 
 def leaves(instance: Any) -> dict[str, Any]:
-    """The values of nested dataclasses by dotted name; dicts are values."""
+    """Values of nested dataclasses by dotted name; dicts count as values."""
     return {name: value for name, _, value in _walk(instance)}
 
 
@@ -78,29 +78,29 @@ def _walk(instance: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 
 def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> None:
-    """Refuse NaN and infinity; those that are named in `endless` may be infinite."""
+    """Refuse NaN and infinity; fields in `endless` may be infinite."""
     for name, value in values.items():
         for each in value if isinstance(value, tuple) else (value,):
             if not isinstance(each, int | float) or (each == math.inf and name in endless):
                 continue
             if not math.isfinite(each):
-                raise UserError(f"{name} must be finite, got {each}")
+                raise UserError(f"{name}: expected a finite number, got {each}")
 
 
 def convert(value: Any, hint: Any, name: str) -> Any:
-    """A value of YAML, JSON or a command line as its type has it; `name` is for the error."""
+    """Convert a value of YAML, JSON or a command line to its type; `name` is for the error."""
     kinds, several, read = members(hint), is_list(hint), value
     if isinstance(value, str) and value not in choices(hint):
         textual = bool({Any, str, Path} & {*kinds})
         if value == "null" or (value in ("none", "None") and not (textual or several)):
             read = None if {Any, type(None)} & {*kinds} else value
-        elif several and not value.startswith("["):  # one name, or several between commas
+        elif several and not value.startswith("["):  # one name, or several separated by commas
             read = value.split(",")
         elif not textual or {int, float} & {*kinds}:
             number = _read(value)
             read = value if textual and isinstance(number, bool | list | dict | None) else number
     if read is None and not {Any, type(None)} & {*kinds}:
-        raise UserError(f"expected {name} to be {in_words(hint)}, got nothing")
+        raise UserError(f"{name}: expected {in_words(hint)}, got nothing")
     if several and isinstance(read, list | tuple):
         inner = next(get_args(each) for each in kinds if is_list(each))
         if len(inner) == 1 or inner[-1] is ...:
@@ -114,7 +114,7 @@ def convert(value: Any, hint: Any, name: str) -> Any:
 
 
 def _read(text: str) -> Any:
-    """What text stands for: a number, true, null, a list or a mapping; else the text."""
+    """Parse text as a number, true, null, a list or a mapping; otherwise return the text."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)

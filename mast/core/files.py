@@ -1,4 +1,4 @@
-"""Files that users name: read whole, written over none of another kind, or refused in one line."""
+"""Read and write files that users name; never overwrite files of another kind."""
 
 import codecs
 import csv
@@ -21,17 +21,17 @@ from filelock import FileLock, Timeout
 
 from mast.core.errors import UserError
 
-_HALVES = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")  # of characters, but for undecoded bytes
+_HALVES = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")  # encoding that preserves undecodable bytes
 
 
 def named(path: str | Path) -> Path:
-    """The path that a user wrote, its `~` replaced; that of an unknown user stays as it is."""
-    text = os.fspath(path)  # Path.expanduser raises where there is no such user
+    """Expand `~` in a path; `~unknown_user` is left unchanged."""
+    text = os.fspath(path)  # Path.expanduser raises for unknown users
     return own_form(Path(text if "\0" in text else os.path.expanduser(text)))
 
 
 def own_form(path: Path) -> Path:
-    """The path, each name in the Unicode form in which it is there, such as that of a Mac."""
+    """The path, with each name in the Unicode form on the disk, such as that of a Mac."""
     if str(path).isascii() or os.path.exists(path):
         return path
     forms = [unicodedata.normalize(form, path.name) for form in ("NFC", "NFD")]
@@ -40,15 +40,15 @@ def own_form(path: Path) -> Path:
 
 
 def default_cache() -> Path:
-    """`$XDG_CACHE_HOME/mast`, or `~/.cache/mast` where that is not set."""
+    """`$XDG_CACHE_HOME/mast`, or `~/.cache/mast` if it is not set."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mast"
     except RuntimeError as error:
-        raise UserError("there is no home folder for the cache: set XDG_CACHE_HOME") from error
+        raise UserError("no home folder for the cache: set XDG_CACHE_HOME") from error
 
 
 def short_name(name: str, most: int = 200, whole: str = "") -> str:
-    """A name of `most` bytes, so that endings fit behind it; a longer one is cut, with a hash."""
+    """A name of at most `most` bytes, so that extensions fit; longer ones are cut, with a hash."""
     if len(os.fsencode(name)) <= most:
         return name
     short = os.fsencode(name)[:most].decode(errors="ignore")
@@ -56,64 +56,64 @@ def short_name(name: str, most: int = 200, whole: str = "") -> str:
 
 
 def as_word(path: str | Path) -> str:
-    """A path as a word that a command of this program reads as one, not as an option."""
+    """A path as a command-line argument, never mistaken for an option."""
     text = str(path)
     return os.path.join(".", text) if text.startswith("-") else text
 
 
 def quoted(path: str | Path) -> str:
-    """A path as a shell takes it, in a command of this program that is shown."""
+    """A path quoted for the shell, to show in a command."""
     return shlex.quote(as_word(path))
 
 
 def out_file(
     out: str | Path, kinds: Mapping[str, Callable[[Path], bool]], option: str = "out"
 ) -> Path:
-    """The file that a user names to be written, checked before there is anything to write.
+    """Check an output file before computing its content.
 
     Args:
-        out: The file. Where it is a symbolic link, the file that it points to is looked at.
-        kinds: The endings that it may have, each with what says whether a file that is there is of
-            the kind that the command writes; only such a file, or an empty one, is replaced.
-        option: What names it, for the error.
+        out: The file. If it is a symbolic link, its target is checked.
+        kinds: Allowed extensions, each with a predicate for existing files of the kind that the
+            command writes; only such a file, or an empty one, may be replaced.
+        option: Name of the option, for the error.
     """
     path = named(out)
     if path.suffix not in kinds:
         listed = " or ".join(filter(None, (", ".join([*kinds][:-1]), [*kinds][-1])))
-        raise UserError(f"{option} must end in {listed}, got {path}")
+        raise UserError(f"{option}: expected a name ending in {listed}, got {path}")
     if path.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
+        raise UserError(f"{option}: .parquet needs `pip install 'mast-ssl[parquet]'`")
     target = Path(os.path.realpath(path))
     if kind := special(target):
-        raise UserError(f"{option} must be a file, and {path} is {kind}: give another name")
+        raise UserError(f"{option}: expected a file, {path} is {kind}")
     place = next(parent for parent in target.parents if parent.exists())
     if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
-        raise UserError(f"cannot write {path}: {place} is no folder that may be written into")
+        raise UserError(f"{option}: cannot write {path}, as {place} is not a writable folder")
     if target.exists() and target.stat().st_size and not kinds[path.suffix](target):
         raise UserError(
-            f"{path} exists and is not what this command writes: give another {option}, or "
-            "remove it"
+            f"{option}: {path} exists and was not written by this command; choose another "
+            "name or remove it"
         )
     return path
 
 
 def out_folder(out: str | Path) -> Path:
-    """The folder that a user names to be written into, which may be there."""
+    """Check an output folder, which may exist."""
     path = named(out)
     if path.exists() and not path.is_dir():
-        raise UserError(f"out must be a folder, and {path} is none: give another name")
+        raise UserError(f"out: expected a folder, {path} is none")
     return path
 
 
 def in_gb(size: float) -> str:
-    """A number of bytes in GB, or where that is below a tenth in MB or kB."""
+    """Bytes as GB, or below 0.1 GB as MB or kB."""
     if size < 1e5:
         return f"{size / 1e3:.0f} kB"
     return f"{size / 1e6:.1f} MB" if size < 1e8 else f"{size / 1e9:.1f} GB"
 
 
 def special(path: Path) -> str | None:
-    """What a path is where it is no file, such as a named pipe, which is waited for if opened."""
+    """Kind of a path that is no regular file, such as a named pipe, which blocks if opened."""
     if path.is_file() or not path.exists():
         return None
     return "a folder" if path.is_dir() else "a device or a pipe"
@@ -123,16 +123,16 @@ MISSING = -1, -1
 
 
 def state_of(file: Path | os.DirEntry[str]) -> tuple[int, int]:
-    """Size in bytes and time of modification in ns; `MISSING` of what is no file."""
+    """Size in bytes and modification time in ns; `MISSING` if it is no file."""
     try:
         status = file.stat()
-    except (OSError, ValueError):  # no such file, or no name of one
+    except (OSError, ValueError):  # no such file, or an invalid name
         return MISSING
     return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else MISSING
 
 
 def read_bytes(path: Path, most: int = -1) -> bytes:
-    """What a file holds, or its first bytes."""
+    """Content of a file, or its first bytes."""
     try:
         if kind := special(path):
             raise UserError(f"{path} is {kind}: expected a file")
@@ -143,7 +143,7 @@ def read_bytes(path: Path, most: int = -1) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """What a file of UTF-8 text holds, or of UTF-16 with a byte-order mark."""
+    """Content of a UTF-8 text file, or UTF-16 with a byte-order mark."""
     content = read_bytes(path)
     by_mark = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -155,17 +155,17 @@ def read_text(path: Path) -> str:
 
 
 def cells(line: str) -> list[str]:
-    """A line of a list, and its first cell, if a spreadsheet saved it."""
+    """A line of a list, and its first cell, in case a spreadsheet saved it."""
     quoted = re.match(r'"((?:[^"]|"")*)"', line)
     return [line, quoted[1].replace('""', '"') if quoted else re.split("[,;\t]", line)[0]]
 
 
 def read_rows(path: Path, known: Collection[str]) -> list[list[str]]:
-    """The rows of a .csv, whose cells spreadsheets part by commas, semicolons or tabs.
+    """The rows of a .csv, with cells separated by commas, semicolons or tabs.
 
     Args:
         path: The file.
-        known: What one column is called, in small letters; it tells by which sign.
+        known: Possible names of one column, in lower case, to detect the separator.
     """
     text = re.sub(r"\Asep=.\r?\n", "", read_text(path))
     ways = list[list[list[str]]]()
@@ -173,7 +173,7 @@ def read_rows(path: Path, known: Collection[str]) -> list[list[str]]:
         try:
             rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=sign) if row]
         except csv.Error as error:
-            raise UserError(f"{path} is no table: {error}") from error
+            raise UserError(f"{path} is not a table: {error}") from error
         header = [cell.strip() for cell in rows[0]] if rows else []
         ways.append([header, *rows[1:]] if rows else [])
         if not {cell.lower() for cell in header}.isdisjoint(known):
@@ -190,7 +190,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON whose numbers are finite; the message of the ValueError continues "it"."""
+    """Parse JSON with finite numbers; the ValueError's message continues a sentence with "it"."""
     try:
         return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -205,27 +205,27 @@ def _finite(text: str) -> float:
 
 
 def as_unicode(text: str) -> str:
-    """Text with names of files that Python could not decode, as text that UTF-8 can hold.
+    """Make file names that Python could not decode valid UTF-8.
 
-    Python keeps such bytes as lone surrogates. They are decoded as UTF-8, which is right where only
-    the locale was not, and written as \\xff where they are none. Other halves of characters, which
-    JSON may hold, are written as \\ud800.
+    Python stores such bytes as lone surrogates. They are decoded as UTF-8, in case only the locale
+    was wrong, and otherwise written as \\xff. Other lone surrogates, which JSON may contain, are
+    written as \\ud800.
     """
     whole = _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
     return whole.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def spelling(name: str) -> str:
-    """A name as it is compared: whatever Unicode form, locale or list it comes from."""
+    """A name normalized for comparison across Unicode forms, locales and lists."""
     return name if name.isascii() else unicodedata.normalize("NFC", as_unicode(name))
 
 
 @contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold a lock during the block; yields whether it is held.
+    """Hold a lock during the block; yields whether it succeeded.
 
-    On a file system without locks it is not. Without `wait`, `filelock.Timeout` says that another
-    process holds it.
+    It fails on file systems without locks. Without `wait`, raises `filelock.Timeout` if another
+    process holds the lock.
     """
     lock = FileLock(path, timeout=-1 if wait else 0, fallback_to_soft=False)
     try:

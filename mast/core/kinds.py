@@ -1,4 +1,4 @@
-"""Types that signatures name without an import of what is heavy."""
+"""Types for signatures, without heavy imports."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 
 class _Later(type):
-    """A class of a module that need not be imported: before that, nothing is an instance of it."""
+    """Stands for a class of a module not yet imported; until then, nothing is an instance."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         kind = getattr(sys.modules.get(cls.__module__), cls.__name__, None)
@@ -17,7 +17,7 @@ class _Later(type):
 
 
 def later(module: str, name: str) -> Any:
-    """What stands for a class in a signature until its module is imported."""
+    """A placeholder for a class in a signature until its module is imported."""
     return _Later(name, (), {"__module__": module})
 
 

@@ -10,13 +10,13 @@ from mast.core.errors import UserError
 
 
 def is_installed() -> bool:
-    """Whether TensorBoard is; a folder of that name, as a run has one, is no package."""
+    """Whether TensorBoard is installed; a folder of that name, as in a run, does not count."""
     found = find_spec("tensorboard")
     return found is not None and found.origin is not None
 
 
 class TensorBoardLogger:
-    """Write scalars into an event file of a folder; a new one takes the place of later steps."""
+    """Writes scalars to an event file; after resuming, it replaces later steps."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -33,13 +33,13 @@ class TensorBoardLogger:
 
 
 class WandbLogger:
-    """Send metrics of a run to a project; a file in its folder says which to continue."""
+    """Sends a run's metrics to a project; a file in the run folder stores the id to resume."""
 
     def __init__(self, project: str, run: Path) -> None:
         try:
             import wandb
         except ImportError as error:
-            raise UserError("logging to wandb needs `pip install 'mast-ssl[wandb]'`") from error
+            raise UserError("wandb: needs `pip install 'mast-ssl[wandb]'`") from error
         self._wandb = wandb
         self._project, self._folder = project, run
         self._run: Any = None

@@ -1,8 +1,8 @@
-"""The training loop: pretraining, and every protocol that trains a network, run through it.
+"""The training loop of pretraining and of every protocol that trains a network.
 
-The caller decides what is trained, on what and with what loss; the order of a step, the rate, the
-checkpoints and the stop on a loss that is not finite are here, once. A checkpoint holds only finite
-numbers: the losses of all steps up to it were checked, and so are the weights.
+The caller chooses network, data and loss; the order of a step, the learning rate, checkpoints and
+the stop on non-finite losses are here, once. A checkpoint contains only finite numbers: all losses
+up to it, and its weights, have been checked.
 """
 
 import logging
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("mast")
 
-Losses = dict[str, Tensor]  # "loss", which is minimised, and whatever else is logged
+Losses = dict[str, Tensor]  # "loss", which is minimized, and other values to log
 
 
 class StepResult(NamedTuple):
@@ -37,10 +37,10 @@ class StepResult(NamedTuple):
     Attributes:
         step: Number of optimizer steps so far, this one included.
         share: The learning rate, as a share of its peak.
-        metrics: The losses, means over the parts of the batch and, where `due`, over the processes;
-            None where they were left on the device.
-        due: Whether to log: every `log_every` steps, and at the end of an epoch.
-        last_of_epoch: Whether it ended an epoch.
+        metrics: The losses, means over the parts of the batch and, if `due`, over processes;
+            None if they were not read from the device.
+        due: Whether to log: every `log_every` steps, and at the end of each epoch.
+        last_of_epoch: Whether this step ended an epoch.
     """
 
     step: int
@@ -52,26 +52,26 @@ class StepResult(NamedTuple):
 
 @dataclass
 class Training:
-    """What is trained, for how long, and how far it is.
+    """A training: its network, length and progress.
 
     Attributes:
         module: Called by `loss` in `run`; wrapped as a whole for several processes.
         optimizer: Its groups carry "peak_lr".
         epochs: Passes over the data.
         steps_per_epoch: Optimizer steps in an epoch.
-        rate: From the share of the run that is done, after the step, to the learning rate as a
-            share of its peak.
-        accumulate: Parts in which a batch is computed.
+        rate: Maps the completed share of the run, after the step, to the learning rate as a share
+            of its peak.
+        accumulate: Gradient-accumulation steps per batch.
         clip: Largest gradient norm; None for no clipping.
-        log_every: Steps between those that are due.
-        frozen: From the share of the run that is done, before the step, to the parameters that the
-            optimizer leaves alone: it neither moves nor counts what has no gradient.
-        checkpoint: Where the state is saved; None: not at all.
+        log_every: Steps between logged ones.
+        frozen: Maps the completed share of the run, before the step, to the parameters not to
+            update; the optimizer ignores parameters without a gradient.
+        checkpoint: File for the state; None saves nothing.
         checkpoint_minutes: Minutes between checkpoints.
-        advice: What to try when the loss is no longer finite.
-        extra: What else a checkpoint holds; the caller may change it at any step.
-        stop: Whether a signal asks to stop; the caller says when to listen.
-        step: Steps done.
+        advice: Advice if the loss becomes non-finite.
+        extra: Further content of a checkpoint; the caller may change it at any step.
+        stop: Whether a signal requested a stop; the caller decides when to listen.
+        step: Completed steps.
     """
 
     module: nn.Module
@@ -90,8 +90,8 @@ class Training:
     stop: StopRequest = field(default_factory=StopRequest)
     step: int = 0
     _begun: float = field(default_factory=time.monotonic)
-    _whole: bool = True  # whether the checkpoint, where there is one, can be used
-    _unread: list[tuple[int, Losses]] = field(default_factory=list)  # of steps, on the device
+    _whole: bool = True  # whether the checkpoint, if any, is usable
+    _unread: list[tuple[int, Losses]] = field(default_factory=list)  # on the device
 
     @property
     def steps(self) -> int:
@@ -100,13 +100,13 @@ class Training:
 
     @property
     def seconds(self) -> float:
-        """Time spent, by all processes that worked on it one after the other."""
+        """Seconds spent, summed over interrupted and resuming processes."""
         return time.monotonic() - self._begun
 
     def resume(self, seed: int) -> None:
-        """Continue from the checkpoint if there is one; else seed PyTorch's generator.
+        """Resume from the checkpoint if there is one; else seed PyTorch's generator.
 
-        Where the last checkpoint is damaged the one before it is used, with a warning.
+        If the last checkpoint is damaged, uses the one before it, with a warning.
         """
         files = () if self.checkpoint is None else (self.checkpoint, previous(self.checkpoint))
         found = [file for file in files if file.is_file()]
@@ -123,7 +123,7 @@ class Training:
                 self._whole = False
 
     def _load(self, file: Path) -> None:
-        """Take over the state of a checkpoint."""
+        """Load the state of a checkpoint."""
         state = load_checkpoint(file)
         try:
             if bad := self._not_finite_of(state["module"], state["optimizer"]):
@@ -155,7 +155,7 @@ class Training:
             "kept": self.extra,
             "seconds": self.seconds,
         }
-        # a finite loss may overflow in the update, which the next step alone would show
+        # an update may overflow although the loss was finite
         if bad := self._not_finite_of(state["module"], state["optimizer"]):
             more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
             raise self._stopped(self.step, f"its update left {bad[0]}{more} not finite")
@@ -168,23 +168,23 @@ class Training:
         batches: Callable[[int, int], Iterator[Any]],
         loss: Callable[[Any, Any, int, int], Losses],
     ) -> Iterator[StepResult]:
-        """Train to the end; the caller does its part after every step, in the body of a `for`.
+        """Train to the end, yielding after every step.
 
         Args:
-            fabric: Launched; moves the module, and wraps it for several processes.
-            batches: From an epoch and the first of its parts to yield, to this process's
-                batches, one a part.
-            loss: From the wrapped module, a batch, the number of steps done and the part, to
-                the losses of this process.
+            fabric: A launched fabric; moves the module, and wraps it for several processes.
+            batches: Maps an epoch and its first part to yield to this process's batches, one
+                per part.
+            loss: Maps the wrapped module, a batch, the completed steps and the part to the
+                losses of this process.
 
         Yields:
-            One result per step. A checkpoint is written after the caller's turn, so that what it
-            did to the module and to `extra` is saved too.
+            One result per step. Checkpoints are written after the caller's turn, and so include
+            its changes to the module and to `extra`.
 
         Raises:
-            DivergedError: A loss, or a weight to be saved, is not finite; the last good checkpoint
-                is kept.
-            Interrupted: A signal asked to stop; the steps so far are saved.
+            DivergedError: A loss, or a weight to save, is not finite; the last good checkpoint
+                stays.
+            Interrupted: A signal requested a stop; the steps so far are saved.
         """
         module, optimizer = fabric.setup(self.module, self.optimizer)
         # Fabric moves the weights alone
@@ -202,17 +202,17 @@ class Training:
                 optimizer.zero_grad(set_to_none=True)
                 outputs = []
                 for part in range(self.accumulate):
-                    # in a step that has begun nothing is whole
+                    # the state is inconsistent within a step
                     batch = self._next(parts, chief and part == 0, begun)
                     last_part = part == self.accumulate - 1
                     with fabric.no_backward_sync(module, enabled=not last_part):
                         output = loss(module, batch, self.step, part)
                         fabric.backward(output["loss"] / self.accumulate)
                     outputs.append({name: value.detach() for name, value in output.items()})
-                    del output  # and its graph, before the next is made
+                    del output  # frees its graph before the next
                 for parameter in self.frozen(self.step / self.steps):
                     parameter.grad = None
-                if self.clip is not None:  # what is not finite is found where losses are read
+                if self.clip is not None:  # non-finite losses are found when they are read
                     bounds: Any = {"max_norm": self.clip, "error_if_nonfinite": False}
                     fabric.clip_gradients(module, optimizer, **bounds)
                 optimizer.step()
@@ -230,7 +230,7 @@ class Training:
                 yield StepResult(self.step, share, metrics, due, last_of_epoch)
 
                 # ------------------------------------------------------------------- save
-                # the others end with the first: one step further they wait for it
+                # the other processes end with the first, for which they wait at the next step
                 if not chief:
                     continue
                 minutes, number = (time.monotonic() - saved_at) / 60, self.stop.number
@@ -240,10 +240,10 @@ class Training:
                     saved_at = time.monotonic()
                 if number is not None:
                     raise self._interrupted(number)
-            del parts  # with what it read ahead, before the next epoch begins
+            del parts  # ends reading ahead before the next epoch
 
     def _next(self, parts: Iterator[Any], may_end: bool, begun: int) -> Any:
-        """The next batch. A signal may end the wait for it; steps since `begun` are then saved."""
+        """The next batch. A signal may interrupt the wait; steps since `begun` are then saved."""
         self.stop.waiting = may_end
         try:
             return next(parts)
@@ -257,7 +257,7 @@ class Training:
             self.stop.waiting = False
 
     def _read_losses(self) -> dict[str, float]:
-        """Check all losses not read yet; those of the last step, as numbers."""
+        """Check all unread losses; returns those of the last step as numbers."""
         unread, self._unread, metrics = self._unread, [], {}
         values = iter(numbers(value for _, losses in unread for value in losses.values()))
         for step, losses in unread:
@@ -268,7 +268,7 @@ class Training:
         return metrics
 
     def _not_finite_of(self, module: dict[str, Tensor], optimizer: dict[str, Any]) -> list[str]:
-        """What of a state is not finite."""
+        """Names of non-finite tensors of a state."""
         tensors: dict[str, Any] = dict(module)
         for index, state in optimizer["state"].items():
             for name, value in state.items():
@@ -280,9 +280,9 @@ class Training:
         ]
 
     def _interrupted(self, number: int) -> Interrupted:
-        kept = "nothing of it is kept"
+        kept = "nothing was saved"
         if self.checkpoint is not None and self.step > 0:
-            kept = "which is saved: the same command continues from there"
+            kept = "which was saved; the same command resumes"
         return Interrupted(number, f"stopped after step {self.step} of {self.steps}, {kept}")
 
     def _stopped(self, step: int, reason: str) -> DivergedError:
@@ -292,7 +292,7 @@ class Training:
 
 
 def _mean(outputs: list[Losses]) -> Losses:
-    """The means over the parts of a batch."""
+    """Means over the parts of a batch."""
     if len(outputs) == 1:
         return outputs[0]
     return {name: torch.stack([part[name] for part in outputs]).mean() for name in outputs[0]}

@@ -1,4 +1,4 @@
-"""Memory: how much there is, and how a process holds on to it."""
+"""Limits of memory, and reuse of freed memory."""
 
 import ctypes
 import os
@@ -11,18 +11,18 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from mast.core.errors import UserError
 
-MOST_TENSORS = 4096  # of weights; no model of timm or torchvision has half as many
-# from malloc.h of glibc
+MOST_TENSORS = 4096  # twice as many as in any model of timm or torchvision
+# from glibc's malloc.h
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_MAX = -4
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep what is freed for the next step.
+    """Make glibc reuse freed memory in the next step.
 
-    PyTorch frees and asks for the same large tensors at every step on a CPU. By default glibc gives
-    each back to the system, which clears it page by page: a quarter of a training step. Peak memory
-    grows by about a fifth.
+    On a CPU, PyTorch frees and allocates the same large tensors at every step. By default glibc
+    returns them to the system, which zeroes each page again: a quarter of a training step. Peak
+    memory grows by about a fifth.
     """
     if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)
@@ -31,7 +31,7 @@ def keep_freed_memory() -> None:
 
 
 def machine_memory() -> int | None:
-    """Bytes of physical memory of this machine; None where it does not say (Windows)."""
+    """Physical memory of this machine in bytes; None if unknown (Windows)."""
     if not hasattr(os, "sysconf"):
         return None
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -39,7 +39,7 @@ def machine_memory() -> int | None:
 
 @contextmanager
 def bounded_weights(tensors: int = MOST_TENSORS) -> Iterator[None]:
-    """Refuse modules of more weights than this machine can hold, before they have numbers."""
+    """Refuse modules with more weights than fit in memory, before allocating them."""
     most, count, size = machine_memory(), 0, 0
 
     def look(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
@@ -50,12 +50,12 @@ def bounded_weights(tensors: int = MOST_TENSORS) -> Iterator[None]:
         size += 0 if parameter.is_meta else parameter.nbytes
         if count > tensors:
             raise UserError(
-                f"these are more than {tensors:,} tensors of weights: choose fewer layers "
+                f"expected at most {tensors:,} weight tensors, got more: choose fewer layers "
                 "(encoder.options, objective)"
             )
         if most is not None and size > most:
             raise UserError(
-                f"these weights need more than {most / 1e9:,.1f} GB, all the memory of this "
+                f"these weights need more than the {most / 1e9:,.1f} GB of memory of this "
                 "machine: choose fewer or narrower layers (encoder.name, encoder.options, "
                 "objective)"
             )

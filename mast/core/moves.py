@@ -1,9 +1,9 @@
-"""Files that move to a folder and back: at every moment each is whole in one place, or in both.
+"""Move files to a folder and back; at any moment each file is complete in at least one place.
 
     FOLDER/moved.jsonl   a line of JSON for each file: `FIELDS`
     FOLDER/...           the files, each with its relative path
 
-A line is on disk before its file moves, so what a killed process moved can be put back.
+A line is on disk before its file moves, so files moved by a killed process can be restored.
 """
 
 import errno
@@ -21,24 +21,24 @@ from mast.core.errors import UserError
 from mast.core.files import read_text
 
 LIST = "moved.jsonl"
-# Where a file was below a folder, where it is below the list's, the first folder, its digest.
+# Path in the original folder, path in the list's folder, original folder, digest.
 FIELDS = ("path", "moved", "root", "digest")
 Line = Mapping[str, str]
 
 
 def move(root: Path, paths: Sequence[str], folder: Path) -> Iterator[str]:
-    """Move files below `root` into a folder, and yield the path of each that has moved.
+    """Move files below `root` into a folder, and yield the path of each moved file.
 
-    Where the name is taken, a number is added to it.
+    If a name is taken, a number is added.
 
     Raises:
-        UserError: The folder has a list of something else; a file cannot be moved: it and those
-            after it are where they were.
+        UserError: The folder has a list of other files; or a file cannot be moved, in which case
+            it and those after it stay.
     """
     file, whole = folder / LIST, os.path.realpath(root)
     known = _read(file, "move_to") if os.path.lexists(file) else []
     if others := {line["root"] for line in known} - {whole}:
-        raise UserError(f"move_to: {folder} has files of {others.pop()}; name another folder")
+        raise UserError(f"move_to: {folder} has files of {others.pop()}; choose another folder")
     for at, path in enumerate(paths):
         source, target = root / path, _free(folder / path)
         try:
@@ -59,14 +59,14 @@ def restore(file: Path, root: Path) -> list[tuple[str, str]]:
     """Put the files of a list back below `root`.
 
     Returns:
-        Each path, and why its file was left where it is, or "" if it is back. The list has what was
-        left, and is removed with the last file, and so are folders that became empty.
+        Each path, and why its file was left, or "" if it moved back. The list then contains the
+        files that were left; without any, it is removed, as are empty folders.
 
     Raises:
-        UserError: It is no such list; a path in it leads out of the folders; its files are from
-            another folder, which is still there.
+        UserError: It is no such list; a path in it leads out of the folders; or its files are from
+            another folder, which still exists.
     """
-    lines = {line["moved"]: line for line in _read(file, "restore")}  # the last one of a name holds
+    lines = {line["moved"]: line for line in _read(file, "restore")}  # the last counts
     for line in lines.values():
         if os.path.exists(line["root"]) and line["root"] != os.path.realpath(root):
             raise UserError(f"restore: {file} has files of {line['root']}, not of {root}")
@@ -83,7 +83,7 @@ def restore(file: Path, root: Path) -> list[tuple[str, str]]:
     else:
         file.unlink()
     folders = {file.parent / above for moved in lines for above in PurePath(moved).parents}
-    for folder in sorted(folders, reverse=True):  # those within others first
+    for folder in sorted(folders, reverse=True):  # inner folders first
         with suppress(OSError):  # it is not empty
             folder.rmdir()
     return found
@@ -96,7 +96,7 @@ def digest_of(file: Path) -> str:
 
 
 def _read(file: Path, option: str) -> list[Line]:
-    """The lines of a list, but for a last one that a killed process did not finish."""
+    """The lines of a list, except for an unfinished last one of a killed process."""
     lines = list[Line]()
     texts = [text for text in read_text(file).splitlines() if text.strip()]
     for at, text in enumerate(texts, 1):
@@ -120,7 +120,7 @@ def _read(file: Path, option: str) -> list[Line]:
 
 
 def _append(file: Path, line: Line) -> None:
-    """Add a line to a list, behind one that is not finished."""
+    """Append a line to a list, even after an unfinished one."""
     with file.open("ab+") as opened:
         if opened.seek(0, os.SEEK_END):
             opened.seek(-1, os.SEEK_END)
@@ -132,13 +132,13 @@ def _append(file: Path, line: Line) -> None:
 
 
 def _check_inside(path: Path, folder: Path) -> None:
-    """Raise where a folder on the way is a link to somewhere else."""
+    """Raise if a folder on the path is a link to elsewhere."""
     if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(folder)):
         raise OSError(errno.EXDEV, f"{path.parent} leads out of {folder}")
 
 
 def _put_back(folder: Path, root: Path, line: Line) -> str:
-    """Move a file back; why not, if another is there in its place."""
+    """Move a file back; returns the reason if that is impossible."""
     source, target = folder / line["moved"], root / line["path"]
 
     def is_it(path: Path) -> bool:
@@ -150,7 +150,7 @@ def _put_back(folder: Path, root: Path, line: Line) -> str:
     _check_inside(source, folder)
     if not is_it(source):
         return "it changed since it was moved"
-    if os.path.lexists(target):  # a killed process left both
+    if os.path.lexists(target):  # a killed process left both copies
         if not is_it(target):
             return "another file has its name"
         source.unlink()
@@ -162,7 +162,7 @@ def _put_back(folder: Path, root: Path, line: Line) -> str:
 
 
 def _free(path: Path) -> Path:
-    """The path, or one with a number where it is taken."""
+    """The path, or one with a number if it is taken."""
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
     return next(each for each in chain([path], numbered) if not os.path.lexists(each))
 
@@ -172,12 +172,12 @@ def _partial(path: Path, digest: str) -> Path:
 
 
 def _relocate(source: Path, target: Path, digest: str) -> None:
-    """Move a file to a name that is free: by a second name, or by a copy that is verified."""
+    """Move a file to a free name, by a hard link or a verified copy."""
     try:
         os.link(source, target, follow_symlinks=False)
     except FileExistsError:
         raise
-    except OSError:  # another file system, or one without second names
+    except OSError:  # another file system, or one without hard links
         if _same_system(source, target):
             _rename(source, target)
             return
@@ -203,7 +203,7 @@ def _same_system(source: Path, target: Path) -> bool:
 
 
 def _rename(source: Path, target: Path) -> None:
-    """Rename a file, not over another one."""
+    """Rename a file without overwriting another."""
     if os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
     source.rename(target)

@@ -19,8 +19,8 @@ class OptimizerConfig:
     """The optimizer and its learning rates.
 
     Attributes:
-        name: "lars" (timm's), "lars_official" (weight decay is added before the gradient norm is
-            taken, as in VICReg's and Barlow Twins' code), "adamw", "sgd", or "lamb" (timm's).
+        name: "lars" (timm's), "lars_official" (adds weight decay before taking the gradient norm,
+            as in VICReg's and Barlow Twins' code), "adamw", "sgd", or "lamb" (timm's).
         lr: Peak learning rate at a global batch of 256; `lr * batch_size / 256` is used.
         weight_decay: Weight decay of weights with two or more dimensions; biases and norms have
             none.
@@ -32,7 +32,7 @@ class OptimizerConfig:
             no weight decay and no LARS adaptation.
         warmup: Linear warm-up in epochs, at most 5 % of the run.
         final: Final learning rate as a share of the peak.
-        clip: Clip gradients to this norm; None for no clipping, but for LAMB's own to 1.
+        clip: Clip gradients to this norm; None for no clipping, except LAMB's own to 1.
         encoder_rate: The encoder's learning rate as a share of the projector's and heads'.
     """
 
@@ -49,7 +49,7 @@ class OptimizerConfig:
     encoder_rate: float = 1.0
 
     def check(self) -> None:
-        """Refuse values that cannot be."""
+        """Refuse invalid values."""
         at_least_0 = ("weight_decay", "trust", "gate_lr", "warmup")
         for names, within, bounds in (
             (("lr",), lambda of: 0 < of < math.inf, "positive and finite"),
@@ -60,11 +60,11 @@ class OptimizerConfig:
         ):
             for name in names:
                 if not within(value := getattr(self, name)):
-                    raise UserError(f"optimizer.{name} must be {bounds}, got {value}")
+                    raise UserError(f"optimizer.{name}: expected {bounds}, got {value}")
 
 
 def learning_rate(progress: float, warmup: float, final: float) -> float:
-    """The rate as a share of its peak: a linear warm-up, then a half cosine to `final`.
+    """Learning rate as a share of its peak: a linear warm-up, then a half cosine to `final`.
 
     Progress and warm-up are shares of the run.
 
@@ -72,7 +72,7 @@ def learning_rate(progress: float, warmup: float, final: float) -> float:
         VICReg's `adjust_learning_rate`; Loshchilov and Hutter, SGDR (2017).
     """
     if not 0.0 <= progress <= 1.0:
-        raise ValueError(f"progress is a share of the run in [0, 1], got {progress}")
+        raise ValueError(f"progress: expected a share of the run in [0, 1], got {progress}")
     if progress < warmup:
         return progress / warmup
     position = (progress - warmup) / (1.0 - warmup)
@@ -80,15 +80,15 @@ def learning_rate(progress: float, warmup: float, final: float) -> float:
 
 
 def to_zero(steps: int, warmup: float = 0.0) -> Callable[[float], float]:
-    """The rate of a training that ends at zero, from its progress after a step.
+    """Learning rate of a training that decays to zero, by its progress after a step.
 
-    A step has the rate of its middle, so that neither the first nor the last is lost.
+    A step has the rate of its middle, so that neither the first nor the last has rate 0.
     """
     return lambda progress: learning_rate(progress - 0.5 / steps, warmup, final=0.0)
 
 
 def warmup_share(config: OptimizerConfig, epochs: int) -> float:
-    """Share of the run that warms up: `config.warmup` epochs or 5 %, whichever is shorter."""
+    """Share of the run for warm-up: `config.warmup` epochs or 5 %, whichever is shorter."""
     return min(config.warmup / epochs, 0.05)
 
 
@@ -98,15 +98,15 @@ def make_optimizer(
     batch_size: int,
     device: torch.device = CPU,
 ) -> torch.optim.Optimizer:
-    """Build the optimizer over parameter groups, which then carry "peak_lr".
+    """Build the optimizer over parameter groups, and set their "peak_lr".
 
     Args:
-        groups: Dicts with "name" ("weights", "vectors" or "gates") and "params"; "share", where the
-            rate is a share of the others'; "peak_lr", where a group has a rate of its own;
-            "steady", whether its rate stays at its peak.
-        config: Rates.
+        groups: Dicts with "name" ("weights", "vectors" or "gates") and "params"; optionally
+            "share", a factor on the rate; "peak_lr", a rate of its own; "steady", to hold the
+            rate at its peak.
+        config: Optimizer and rates.
         batch_size: Global batch, over processes and accumulation.
-        device: Where the parameters are when it steps.
+        device: Device of the parameters during steps.
     """
     config.check()
     prepared = []
@@ -118,9 +118,9 @@ def make_optimizer(
         options = {"lr": peak, "peak_lr": peak}
         options["weight_decay"] = config.weight_decay if is_weight else 0.0
         if config.name == "lars":
-            # timm adapts the rate of a group that has weight decay or asks for it.
+            # timm adapts the rate of groups with weight decay, or if requested.
             options["always_adapt"] = is_weight
-        if config.name == "lars_official":  # whose decay is in the gradient
+        if config.name == "lars_official":  # weight decay is part of the gradient
             options |= {"adapt": is_weight, "decay": options["weight_decay"], "weight_decay": 0.0}
         prepared.append({**group, **options})
     kind, options = _kind(config, device)
@@ -150,7 +150,7 @@ def _kind(
 
 
 def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Take over a state, which may come from another device: rates and kernels stay its own."""
+    """Load a state, perhaps of another device; rates and kernels are not loaded."""
     own = [{name: value for name, value in group.items() if name != "params"}
            for group in optimizer.param_groups]  # fmt: skip
     groups = [{**group, **mine} for group, mine in zip(state["param_groups"], own, strict=True)]
@@ -158,7 +158,7 @@ def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
-    """Set every group's rate to a share of its peak, but for those that are steady."""
+    """Set the rate of each group to a share of its peak, except for steady groups."""
     for group in optimizer.param_groups:
         if not group.get("steady", False):
             group["lr"] = group["peak_lr"] * share
@@ -166,11 +166,11 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
 
 @torch.no_grad()
 def _adapt(trust: float, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Before a step of SGD, make gradients' norms a share (`trust`) of their parameters'.
+    """Before a step of SGD, scale each gradient's norm to a share (`trust`) of its parameter's.
 
-    A gradient and its weight decay are added before their common norm is taken, `|g + d w|`; timm's
-    LARS takes `|g| + d |w|`. Groups with "adapt" false have plain SGD. One kernel an operation for
-    all parameters of a group, where the device has it, but for the product with their shares.
+    Weight decay is added before taking the norm, `|g + d w|`; timm's LARS takes `|g| + d |w|`.
+    Groups with "adapt" false get plain SGD. Uses fused (foreach) kernels over a group where the
+    device has them, except for the scaling.
 
     Reference:
         You, Gitman, Ginsburg (2017); facebookresearch/vicreg and facebookresearch/barlowtwins.
@@ -182,6 +182,6 @@ def _adapt(trust: float, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         gradients = [parameter.grad for parameter in moved]
         torch._foreach_add_(gradients, moved, alpha=group["decay"])
         own_N, its_N = (torch.stack(torch._foreach_norm(tensors)) for tensors in (moved, gradients))
-        # 1 where it or the parameter is 0
+        # 1 if it or the parameter is 0
         ratio_N = torch.where((own_N > 0) & (its_N > 0), trust * own_N / its_N, 1.0)
         torch._foreach_mul_(gradients, list(ratio_N.unbind()))

@@ -1,4 +1,4 @@
-"""How values of image files become pixels in [0, 1], how canvases hold them, and their centres.
+"""Convert values of image files to pixels in [0, 1], store them in canvases, crop centers.
 
 Legend: B images, C channels of an image, P planes of bytes, H and W pixels.
 """
@@ -13,17 +13,17 @@ from PIL import Image
 from torch import Tensor
 
 MOST_CHANNELS = 16
-_WHOLE = 50_000_000  # pixels up to which an image is resized whole, as torchvision does
+_WHOLE = 50_000_000  # pixels up to which a whole image is resized, as in torchvision
 
 
 @final
 @dataclass(frozen=True)
 class Layout:
-    """How canvases hold an image: in sheets of three bytes a pixel, which all kernels read.
+    """How canvases store an image: in sheets of three bytes per pixel, which all kernels read.
 
-    Each channel is a plane of bytes; with 16 bits it is two, the high bytes and the low ones.
-    Resampling is linear, so both are resampled on their own and added. Planes are in the order of
-    the channels, all high ones first, then zeros up to a multiple of three.
+    An 8-bit channel is one plane of bytes; a 16-bit channel is two, the high and the low bytes.
+    Resampling is linear, so both are resampled separately and added. Planes are in the order of
+    the channels, all high bytes first, padded with zeros to a multiple of three.
 
     Attributes:
         channels: C.
@@ -35,7 +35,7 @@ class Layout:
 
     @property
     def sheets(self) -> int:
-        """Of an image: P / 3."""
+        """Sheets per image: P / 3."""
         return -(-self.channels * (1 + self.deep) // 3)
 
     def split(self, image_CHW: np.ndarray) -> np.ndarray:
@@ -50,7 +50,7 @@ class Layout:
         return planes_PHW
 
     def joined(self, planes_BPHW: Tensor) -> Tensor:
-        """Images (B, C, H, W) in [0, 1] of their planes, which are bytes divided by 255."""
+        """Images (B, C, H, W) in [0, 1] from their planes, which are bytes divided by 255."""
         images_BCHW = planes_BPHW[:, : self.channels]
         if not self.deep:
             return images_BCHW
@@ -62,7 +62,7 @@ RGB = Layout()
 
 
 def shown(images_BCHW: Tensor) -> Tensor:
-    """Images (B, 3, H, W) to look at: their first three channels, or the first one as gray."""
+    """Images (B, 3, H, W) for display: the first three channels, or the first one as gray."""
     if images_BCHW.shape[1] < 3:
         return images_BCHW[:, :1].expand(-1, 3, -1, -1)
     return images_BCHW[:, :3]
@@ -71,14 +71,14 @@ def shown(images_BCHW: Tensor) -> Tensor:
 @final
 @dataclass(frozen=True)
 class Reading:
-    """How the values of a set's files become pixels.
+    """Mapping from file values of a set to pixels.
 
     Attributes:
-        layout: Of its canvases.
-        low: What becomes 0: one number, or one for each channel. In a set with files of more than
-            8 bits it is theirs, and values of 8 bits are divided by 255.
-        high: What becomes 1.
-        no_data: What stands for no value, and becomes 0; values that are not finite do, too.
+        layout: Layout of the canvases.
+        low: Value that becomes 0: one number, or one per channel. It applies to files of more than
+            8 bits, if the set has any; 8-bit values are then divided by 255.
+        high: Value that becomes 1.
+        no_data: Value that means "no data"; it becomes 0, as do non-finite values.
     """
 
     layout: Layout = field(default_factory=Layout)
@@ -88,13 +88,13 @@ class Reading:
 
     @property
     def ends(self) -> str:
-        """The range of values that becomes 0 to 1, or that of each channel, in words."""
+        """The range that becomes 0 to 1, for all channels or each, in words."""
         pairs = np.stack(np.broadcast_arrays(self.low, self.high), -1)
         return ", ".join(f"{low:g} to {high:g}" for low, high in pairs)
 
 
 def read_reading(described: Any, channels: int | None = None) -> Reading:
-    """A reading from JSON, as `dataclasses.asdict` gives it, of this many channels if given."""
+    """Load from JSON of `dataclasses.asdict`; `channels` is the expected number, if any."""
     try:
         layout, no_data = Layout(**described["layout"]), described["no_data"]
         low, high = (tuple(map(float, described[end])) for end in ("low", "high"))
@@ -102,24 +102,24 @@ def read_reading(described: Any, channels: int | None = None) -> Reading:
         count = layout.channels
         is_whole = 1 <= count <= MOST_CHANNELS and type(layout.deep) is bool
         if not is_whole or channels not in (None, count):
-            raise ValueError(f"files of {count} channels are read for {channels or 'canvases'}")
+            raise ValueError(f"expected files of {channels or 'some'} channels, got {count}")
         lows, highs = (np.broadcast_to(ends, count).tolist() for ends in (low, high))
     except (TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise ValueError("it says how files are read, but not as this version does") from error
+        raise ValueError("its description of how to read files is of another version") from error
     spans = [most - least for least, most in zip(lows, highs, strict=True)]
     if not (min(spans) > 0 and all(map(math.isfinite, [*spans, reading.no_data or 0]))):
-        raise ValueError(f"values from {low!s:.100} to {high!s:.100} cannot become 0 to 1")
+        raise ValueError(f"expected a range of values, got {low!s:.100} to {high!s:.100}")
     return reading
 
 
 def cut_center(image: Image.Image, resized: tuple[int, int], size: int) -> np.ndarray:
-    """Resize an image (RGB, or one channel of floats) to a width and height, and cut its centre.
+    """Resize an image (RGB, or one channel of floats) to a width and height, and crop its center.
 
     Returns:
         (3, V, V) uint8, or (V, V) float32, V = size.
 
-    Reference: torchvision `Resize` and `CenterCrop` of Pillow's images, bit for bit; of images that
-        would have more than 50 million pixels only the part that is shown is resized.
+    Reference: torchvision `Resize` and `CenterCrop` on Pillow images, bit for bit; if the resized
+        image would exceed 50 million pixels, only the visible part is resized.
     """
     left, top = (round((side - size) / 2) for side in resized)
     if resized[0] * resized[1] <= _WHOLE:
@@ -136,6 +136,6 @@ def cut_center(image: Image.Image, resized: tuple[int, int], size: int) -> np.nd
 def cut_planes(
     channels: Iterable[np.ndarray], resized: tuple[int, int], size: int, layout: Layout
 ) -> np.ndarray:
-    """`cut_center` of channels (H, W) in [0, 1], as planes of bytes (P, V, V), uint8."""
+    """`cut_center` for channels (H, W) in [0, 1]; returns planes of bytes (P, V, V), uint8."""
     views = [cut_center(Image.fromarray(image_HW), resized, size) for image_HW in channels]
     return layout.split(np.stack(views).clip(0, 1))

@@ -1,4 +1,4 @@
-"""A row of the registries whose entries are a title and a class."""
+"""A registry row of a title and a class."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -8,7 +8,7 @@ Kind_co = TypeVar("Kind_co", covariant=True)
 
 @dataclass(frozen=True)
 class Entry(Generic[Kind_co]):
-    """A row of a registry: what it measures or the heading of its answer, and the class."""
+    """A row of a registry: a title, and the class."""
 
     title: str
     kind: type[Kind_co]

@@ -1,4 +1,4 @@
-"""The run folder, all that passes between commands; docs/pretraining.md lists its files."""
+"""The run folder, which connects commands; docs/pretraining.md lists its files."""
 
 import json
 import logging
@@ -22,14 +22,14 @@ from mast.core.files import locked, read_json
 _log = logging.getLogger("mast")
 
 EVALUATIONS = "evaluations"  # inside a run folder
-SPACES = "spaces"  # likewise, with a folder of evaluations in a space each
+SPACES = "spaces"  # inside a run folder: one folder of evaluations per space
 MOST = 2**53  # steps and epochs of a training
 PACKAGES = ("mast-ssl", "torch", "torchvision", "timm", "lightning-fabric", "numpy", "numba",
             "pillow", "torchmetrics", "faster-coco-eval")  # fmt: skip
 
 
 class RunFolder:
-    """Paths of a run, and its log; the folder need not exist yet."""
+    """Paths of a run, and its log; the folder may not exist yet."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -51,48 +51,48 @@ class RunFolder:
         return f"RunFolder({str(self.path)!r})"
 
     def __fspath__(self) -> str:
-        """So that functions take what `mast.pretrain` returns as they take its path."""
+        """Makes a run usable as a path."""
         return str(self.path)
 
     def require(self) -> "RunFolder":
-        """This folder, if it holds a run."""
+        """This folder; raises if it holds no run."""
         if not self.config.is_file():
             raise UserError(f"{self.path} is not a run folder: it has no config.yaml")
         return self
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder, so that no second process trains in it; a killed one lets go of it."""
+        """Lock the folder against a second training; the lock ends with the process."""
         self._refuse_something_else()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with locked(self.lock, wait=False) as held:
                 if not held:
                     _log.warning(
-                        "%s is on a file system without locks: see to it that no second process "
+                        "%s is on a file system without locks: make sure that no second process "
                         "trains in it", self.path,
                     )  # fmt: skip
                 yield
         except Timeout as error:
             raise UserError(
-                f"{self.path} is in use by another process. Wait until it ends, or give another out"
+                f"out: {self.path} is in use by another process; wait, or choose another"
             ) from error
         finally:
-            if self.path.is_dir() and [*self.path.iterdir()] == [self.lock]:  # it never began
+            if self.path.is_dir() and [*self.path.iterdir()] == [self.lock]:  # never started
                 self.lock.unlink()
                 self.path.rmdir()
 
     def _refuse_something_else(self) -> None:
-        """Refuse a folder with files of another kind, of which nothing may be written over."""
+        """Refuse a folder with other files, which must not be overwritten."""
         if self.config.is_file() or not self.path.exists():
             return
         ours = (self.lock.name, UNFINISHED)
         inside = [*self.path.iterdir()] if self.path.is_dir() else [self.path]
         if not all(any(map(file.match, ours)) for file in inside):
-            raise UserError(f"{self.path} exists and is not a run folder; choose another out")
+            raise UserError(f"out: {self.path} exists and is not a run folder; choose another")
 
     def open(self, config: dict[str, Any]) -> None:
-        """Create the folder, with a configuration as plain values."""
+        """Create the folder, and write the configuration."""
         self._refuse_something_else()
         write_text(self.config, yaml.safe_dump(config, sort_keys=False))
 
@@ -104,13 +104,13 @@ class RunFolder:
         except OSError as error:
             raise UserError(
                 f"cannot write {self.metrics}: {error.strerror}. Free some space; the same command "
-                "continues."
+                "resumes."
             ) from error
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All complete lines of metrics.jsonl; a last line cut by a kill is left out.
+        """All complete lines of metrics.jsonl, without a last line cut off by a kill.
 
-        Lines that are damaged are left out with a warning: the log is not needed to continue.
+        Damaged lines are skipped with a warning, as resuming does not need the log.
         """
         if not self.metrics.is_file():
             return []
@@ -119,11 +119,11 @@ class RunFolder:
         records = [record for line in lines if (record := _logged(line)) is not None]
         if len(records) < len(lines):
             damaged = len(lines) - len(records)
-            _log.warning("%s: %d damaged lines are left out", self.metrics, damaged)
+            _log.warning("%s: skipped %d damaged lines", self.metrics, damaged)
         return records
 
     def read_provenance(self) -> dict[str, Any]:
-        """What produced this run; empty where it is not known, with a warning if it is damaged."""
+        """Provenance of the run; empty if unknown, with a warning if damaged."""
         return read_optional(
             self.provenance,
             {
@@ -133,24 +133,24 @@ class RunFolder:
         )  # fmt: skip
 
     def read_missing(self) -> dict[str, str]:
-        """Why analyses could not be made, by name; likewise."""
+        """Why analyses could not be made, by name; empty if unknown."""
         return read_optional(self.analysis / "missing.json", {})
 
     def rewind_metrics(self, step: int) -> None:
-        """Drop what was logged after `step`, by a process that was killed since."""
+        """Drop lines logged after `step` by a killed process."""
         if self.metrics.is_file():
             kept = (record for record in self.read_metrics() if record["step"] <= step)
             write_text(self.metrics, "".join(json.dumps(record) + "\n" for record in kept))
 
     def write_provenance(self, **facts: Any) -> None:
-        """Write what produced this run: package versions, machine, git revision and `facts`."""
+        """Write the provenance: package versions, machine, git revision and `facts`."""
         write_json(self.provenance, {**provenance(), **facts})
 
 
 def read_optional(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """A JSON file that nothing depends on: its fields, none where it is missing or damaged.
+    """Fields of an optional JSON file; none if it is missing or damaged.
 
-    `kinds` has the types of some fields, by dotted name.
+    `kinds` are the types of some fields, by dotted name.
     """
     if not path.exists():
         return {}
@@ -159,9 +159,9 @@ def read_optional(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
         known = values | flatten(values)
         for name in kinds.keys() & known.keys():
             if not isinstance(known[name], kinds[name]):
-                raise UserError(f"{path} is damaged: {name} is not what it was")
+                raise UserError(f"{path} is damaged: {name} has the wrong type")
     except (UserError, TypeError, AttributeError) as error:
-        _log.warning("%s is left out: %s", path, error)
+        _log.warning("ignoring %s: %s", path, error)
         return {}
     return dict(values)
 
@@ -223,7 +223,7 @@ def _processor() -> str:
 
 
 def plain(value: Any) -> Any:
-    """A configuration (nested dataclasses) as values that YAML and JSON have."""
+    """A configuration (nested dataclasses) as plain values for YAML and JSON."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
@@ -236,7 +236,7 @@ def plain(value: Any) -> Any:
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested dicts as one dict of dotted names: {"a": {"b": 1}} to {"a.b": 1}."""
+    """Flatten nested dicts to dotted names: {"a": {"b": 1}} to {"a.b": 1}."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict) and value:

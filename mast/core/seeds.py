@@ -1,8 +1,8 @@
-"""Random streams that are pure functions of a place in a run.
+"""Random streams as pure functions of a place in a run.
 
-A PyTorch generator on the CPU is an MT19937, whose 624 words `manual_seed` fills from the low 32
-bits of its argument: of 77,000 places two share a stream as likely as not. Here NumPy fills the
-words, from all bits of the place.
+PyTorch's CPU generator is an MT19937, whose 624 words `manual_seed` fills from only the low 32 bits
+of its argument: among 77,000 places, two share a stream with probability 1/2. Here NumPy fills the
+words from all bits of the place.
 """
 
 from contextlib import AbstractContextManager
@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 import numpy as np
 import torch
 
-# How the state of a CPU generator begins (ATen's CPUGeneratorImplStateLegacy); after it comes what
-# a normal draw keeps for the next one.
+# Start of a CPU generator's state (ATen's CPUGeneratorImplStateLegacy); then follows the cached
+# second value of a normal draw.
 _STATE = np.dtype(
     [
         ("seed", "<u8"),
@@ -25,10 +25,10 @@ _BYTES = 5056  # of the whole state
 
 
 def stream(*place: int) -> torch.Generator:
-    """A CPU generator for one place, such as (seed, step, part): NumPy's MT19937 of that place.
+    """A CPU generator for a place, such as (seed, step, part), from NumPy's MT19937.
 
-    A place is whole numbers from 0 to 2^64 - 1; others give other streams, even where one only has
-    more zeros.
+    A place consists of whole numbers from 0 to 2^64 - 1. Different places give different streams,
+    even if one only has more zeros.
     """
     generator = torch.Generator()
     state = generator.get_state()
@@ -36,8 +36,8 @@ def stream(*place: int) -> torch.Generator:
     begins = {"seed": generator.initial_seed(), "left": 1, "seeded": 1, "next": 0}
     if fields is None or any(fields[name] != value for name, value in begins.items()):
         raise RuntimeError(
-            f"PyTorch {torch.__version__} keeps the state of a generator in another way than "
-            "mast.core.seeds knows; install a version that mast was tested with"
+            f"PyTorch {torch.__version__} stores generator states in a format unknown to "
+            "mast.core.seeds; install a version that mast was tested with"
         )
     numpy_state = np.random.MT19937(_sequence(place)).state["state"]
     fields["words"] = numpy_state["key"]
@@ -48,20 +48,20 @@ def stream(*place: int) -> torch.Generator:
 
 
 def seed_global(*place: int) -> None:
-    """Seed PyTorch's own generators, of the CPU and of every device, for one place.
+    """Seed PyTorch's global generators, of the CPU and all devices, for a place.
 
-    Only for libraries that draw from them, such as torchvision; everything else takes a `stream`.
+    Only for libraries that use them, such as torchvision; everything else takes a `stream`.
     """
     torch.manual_seed(int(_sequence(place).generate_state(1, np.uint64)[0]))  # devices use all 64
     torch.set_rng_state(stream(*place).get_state())
 
 
 def forked(*devices: torch.device) -> AbstractContextManager[None]:
-    """Restore PyTorch's own generators afterwards: the CPU's, and those of these GPUs."""
+    """Restore PyTorch's global generators after the block: the CPU's and those of these GPUs."""
     return torch.random.fork_rng([device for device in devices if device.type == "cuda"])
 
 
 def _sequence(place: tuple[int, ...]) -> np.random.SeedSequence:
-    """A seed of every bit of a place: SeedSequence alone takes (5,) and (5, 0) for the same."""
+    """A seed from all bits of a place; SeedSequence alone does not distinguish (5,) and (5, 0)."""
     words = [word for number in place for word in divmod(number, 2**32)]
     return np.random.SeedSequence([len(place), *words])

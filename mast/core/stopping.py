@@ -1,4 +1,4 @@
-"""Stopping when a signal asks to: a training ends its step and saves, other work ends at once."""
+"""Stop on signals: training finishes its step and saves, other work ends at once."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-# What a user, a scheduler or a closed terminal sends; Windows has not all of them.
+# Signals of users, schedulers and closed terminals; Windows lacks some.
 SIGNALS = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
@@ -17,16 +17,16 @@ SIGNALS = tuple(
 
 
 def is_first_here() -> bool:
-    """Whether this process is the first of its command on this machine."""
+    """Whether this process has local rank 0."""
     return os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", "0")) == "0"
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ended the work; the message says what of it is kept.
+    """A signal ended the work; the message says what was saved.
 
     Attributes:
-        number: Of the signal.
-        code: The exit code of a process that ends by it: 128 and the signal's number.
+        number: Number of the signal.
+        code: The exit code: 128 plus the signal's number.
     """
 
     def __init__(self, number: int, what: str) -> None:
@@ -34,24 +34,24 @@ class Interrupted(KeyboardInterrupt):
         self.number, self.code = number, 128 + number
 
 
-received: list[Interrupted] = []  # by the command line; libraries may have made it another error
+received: list[Interrupted] = []  # for the command line, in case a library wrapped the error
 
 
 def answer_signals(raising: bool = False) -> None:
-    """Have signals end this process in a line, or with `raising` the first one by `Interrupted`."""
+    """Make signals end this process with one line, or with `raising` raise `Interrupted`."""
     _handle(_interrupt if raising else _end)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     if received:
         _end(number)
-    received.append(Interrupted(number, "stopped; the same command continues from what was saved"))
+    received.append(Interrupted(number, "stopped; the same command resumes"))
     raise received[0]
 
 
 def _end(number: int, frame: FrameType | None = None) -> NoReturn:
-    """End this process at once, with a line of the operating system's alone."""
-    line = f"{signal.Signals(number).name}: stopped at once; what was saved before is kept\n"
+    """End this process at once, writing a line by system calls only."""
+    line = f"{signal.Signals(number).name}: stopped at once; earlier results stay saved\n"
     try:
         if is_first_here():  # a progress bar hides the cursor
             os.write(2, ("\r\x1b[?25h" * os.isatty(2) + line).encode())
@@ -60,7 +60,7 @@ def _end(number: int, frame: FrameType | None = None) -> NoReturn:
 
 
 class StopRequest:
-    """Whether a signal has asked this process to stop: its `number`, or None.
+    """Whether a signal requested a stop: its `number`, or None.
 
     While the process is `waiting`, the first signal is raised as `Interrupted`.
     """
@@ -71,11 +71,11 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Note the first signal, and raise `Interrupted` at the second.
+        """Record the first signal, and raise `Interrupted` at the second.
 
-        Also where another process ended first that was asked to stop as well: the collective that
-        both were in then fails. Signals that the process ignores, as under `nohup`, stay ignored.
-        Outside the main thread, to which Python delivers signals, nothing changes.
+        Also raises if another process stopped first, in which case the current collective fails.
+        Signals that the process ignores, as under `nohup`, stay ignored. Has no effect outside the
+        main thread, to which Python delivers signals.
         """
         before = _handle(self._note)
         try:
@@ -93,18 +93,18 @@ class StopRequest:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
-            raise Interrupted(number, "stopped at once; what was saved before is kept")
+            raise Interrupted(number, "stopped at once; earlier results stay saved")
         self.number = number
         # Not by print, which the signal may have interrupted.
         if is_first_here():
-            with suppress(OSError):  # of a terminal that is gone, and is why this was asked
+            with suppress(OSError):  # the terminal is gone, which may have caused the signal
                 os.write(2, b"\nstopping after this step; a second signal (Ctrl-C) stops now\n")
         if self.waiting:
             raise Interrupted(number, "stopped")
 
 
 def _handle(handler: Callable[[int, FrameType | None], Any]) -> dict[int, Any]:
-    """Handle the signals that the process does not ignore, from the main thread alone."""
+    """Handle signals that the process does not ignore, in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     before = {number: signal.getsignal(number) for number in SIGNALS}

@@ -1,4 +1,4 @@
-"""Tables, on a terminal, in a notebook and in files; what is in a cell is shown as it is."""
+"""Tables for terminals, notebooks and files; cells are plain text, without markup."""
 
 import csv
 import io
@@ -21,24 +21,24 @@ from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import UserError, visible
 from mast.core.files import as_unicode
 
-WIDTH = 120  # characters of what is shown outside of a terminal
+WIDTH = 120  # width in characters outside a terminal
 MONOSPACED = "white-space: pre; overflow-x: auto; line-height: normal"
 Value: TypeAlias = str | int | float
 Columns: TypeAlias = Mapping[str, Sequence[str] | Sequence[int] | Sequence[float]]
-# Where a spreadsheet would begin to run a formula, full-width characters and those behind spaces or
-# quotes included; it may also take a semicolon, a tab or a line end for the end of a cell.
+# Where a spreadsheet would start a formula, including full-width characters and those after spaces
+# or quotes; a semicolon, tab or line end may also end a cell.
 FORMULA = re.compile(r"""(?:^|[;\t\r\n])(?=['"\s]*[-=+@＝＋－＠])|^(?=['"]*[\t\r\n])""")
-SHOWN = 20  # rows of a section on the terminal
+SHOWN = 20  # rows per section on the terminal
 SECTIONS = 10  # in a notebook
-_HEADER = 65_536  # characters that are read of a file to find its first columns
+_HEADER = 65_536  # characters to read of a file to find its first columns
 
 
 class Shown(ABC):
-    """What a command returns: an interpreter and a notebook show it as the command line does."""
+    """A command's result; interpreters and notebooks show it as the command line does."""
 
     @abstractmethod
     def shown(self) -> Iterable[str | Text | Table]:
-        """What is printed: tables and headings, and lines that no terminal breaks."""
+        """Tables, headings and lines to print; lines are not wrapped."""
 
     def __repr__(self) -> str:
         console = Console(width=WIDTH, color_system=None, force_jupyter=False)
@@ -55,12 +55,12 @@ class Shown(ABC):
 
 
 class ShownText(Shown):
-    """What is shown as a text."""
+    """The printed output as text."""
 
     @property
     @abstractmethod
     def text(self) -> str:
-        """What was done, in a few lines."""
+        """A summary in a few lines."""
 
     def shown(self) -> tuple[str]:
         """The text."""
@@ -68,12 +68,12 @@ class ShownText(Shown):
 
 
 class Rows(Sequence[dict[str, Any]]):
-    """A result of rows: it has a length, is indexed and sliced, and becomes a `DataFrame`."""
+    """A result of rows, with length, indexing, slicing and `to_pandas`."""
 
     @property
     @abstractmethod
     def by_column(self) -> Columns:
-        """The values of every row, by the name of the column."""
+        """Values of all rows by column name."""
 
     def __len__(self) -> int:
         return len(next(iter(self.by_column.values()), ()))
@@ -91,7 +91,7 @@ class Rows(Sequence[dict[str, Any]]):
 
 
 def columns_of(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:
-    """Columns of rows."""
+    """Columns from rows."""
     return {name: [row[at] for row in rows] for at, name in enumerate(names)}
 
 
@@ -105,13 +105,13 @@ def as_frame(columns: Columns) -> Any:
 
 
 def literal(text: str, style: str = "") -> Text:
-    """A text for a table, whatever is in it."""
+    """Text for a table, without interpreting markup."""
     return Text(visible(text), style)
 
 
 @final
 class TextTable(Table):
-    """A table of plain text: no markup and no control characters; cells fold."""
+    """A table of plain text, without markup or control characters; long cells fold."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
         self.title, self.caption = _literal(self.title), _literal(self.caption)
@@ -129,15 +129,15 @@ def _literal(cell: Any) -> Any:
 
 @dataclass(frozen=True, repr=False)
 class Listing(Shown, Rows):
-    """Rows that a command found.
+    """Rows found by a command.
 
     Attributes:
-        columns: The values of every row, by the name of the column.
-        sections: Which rows are worth a look, by heading, in the order in which to look at them.
-        file: Where the rows were written; None: nowhere.
-        grouped_by: A column of which each section has one value, which its heading says.
-        hidden: Columns that are not shown, but in files and in Python.
-        picture: From a name in the column `path` to the data URI of a small image, or "".
+        columns: Values of all rows by column name.
+        sections: Rows to show by heading, in order.
+        file: File of the rows, if written.
+        grouped_by: A column that is constant within a section, so the heading shows it.
+        hidden: Columns that only files and Python have.
+        picture: Maps a name in the column `path` to the data URI of a thumbnail, or "".
     """
 
     columns: Columns
@@ -194,7 +194,7 @@ class Listing(Shown, Rows):
 
 
 def with_broken(columns: Columns, broken: Mapping[str, str]) -> Columns:
-    """A row more for each broken image (reason by name), its reason in the column `broken`."""
+    """Add a row for each broken image (reason by name), with the column `broken`."""
     if not broken:
         return columns
     count, added = len(broken), {"path": [*broken], "broken": [*broken.values()]}
@@ -204,15 +204,15 @@ def with_broken(columns: Columns, broken: Mapping[str, str]) -> Columns:
 
 
 def images_of(name: str, count: int, broken: Mapping[str, str]) -> str:
-    """How many images of a set there are, and how many more are broken."""
+    """Number of images of a set, and of broken ones."""
     more = f" ({len(broken):,} more {'are' if len(broken) > 1 else 'is'} broken)" if broken else ""
     return f"{count:,} images of {name}{more}"
 
 
 def begins(*columns: str | tuple[str, ...]) -> Callable[[Path], bool]:
-    """What says whether a file is a table, .csv or .parquet, whose first columns are these.
+    """A predicate for files: whether it is a .csv or .parquet table with these first columns.
 
-    For each column its name, or those that it may have.
+    Each column is its name, or its possible names.
     """
     allowed = [(each,) if isinstance(each, str) else each for each in columns]
 
@@ -233,9 +233,9 @@ def begins(*columns: str | tuple[str, ...]) -> Callable[[Path], bool]:
 
 
 def write_table(path: Path, columns: Columns) -> None:
-    """Write columns of one length as .csv or .parquet, atomically.
+    """Write columns as .csv or .parquet, atomically.
 
-    In a CSV every cell is quoted, numbers have six digits, NaN is empty, and text is a `safe_cell`.
+    In a CSV, cells are quoted, numbers have six digits, NaN is empty, and text is a `safe_cell`.
     """
     if path.suffix == ".parquet":
         import pyarrow
@@ -256,8 +256,8 @@ def write_table(path: Path, columns: Columns) -> None:
 
 
 def safe_cell(name: str) -> str:
-    """A name as a cell of a CSV, by OWASP's rule against formulas: a single quote before what a
-    spreadsheet would run. No two names make the same cell. Quote every cell, too.
+    """A name as a CSV cell, by OWASP's rule against formulas: a single quote precedes text that a
+    spreadsheet would run. Different names give different cells. Cells must be quoted, too.
     """
     return FORMULA.sub(r"\g<0>'", name)
 

@@ -1,4 +1,4 @@
-"""Tensors in files (safetensors) that say whether they are as they were written."""
+"""Tensors in safetensors files with a digest, to detect damage."""
 
 import hashlib
 import json
@@ -13,16 +13,16 @@ from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError
 from mast.core.files import read_bytes, special
 
-OURS = "mast"  # the entry of a header that is ours, as JSON
-DIGEST = "sha256"  # in that entry
+OURS = "mast"  # our entry in the header, as JSON
+DIGEST = "sha256"  # key in that entry
 
 
 def digest(tensors: Mapping[str, Tensor], described: Any = None) -> str:
-    """SHA-256 of tensors (names, types, shapes and bytes, by name) and of what describes them."""
+    """SHA-256 of tensors (names, dtypes, shapes and bytes) and of their description."""
     state = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        if tensor.numel():  # one without elements may have a stride that no bytes have
+        if tensor.numel():  # an empty tensor may have an invalid stride
             content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
             state.update(content.numpy().data)
     return state.hexdigest()
@@ -34,13 +34,13 @@ def write_tensors(
     described: Mapping[str, Any] | None = None,
     header: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a safetensors file, atomically, with a digest of all that is in it.
+    """Write a safetensors file with a digest, atomically.
 
     Args:
         path: The file.
-        tensors: Which share no memory.
-        described: What else is to be known of them, as JSON has it. It is one entry of the header:
-            of several, safetensors writes now one first, now another, and equal runs have equal
+        tensors: Tensors that share no memory.
+        described: A description as JSON values. It is a single entry of the header, as
+            safetensors writes several in random order, and equal runs must give equal
             files.
         header: Further entries, for other programs.
     """
@@ -56,14 +56,14 @@ def write_tensors(
 def read_tensors(
     path: Path, remedy: str = "restore it"
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and header of a safetensors file, if they are as they were written.
+    """Tensors and header of a safetensors file; raises if the digest does not match.
 
-    Files of other programs have no digest, and are read all the same. `remedy` is what to do about
-    a damaged one.
+    Files of other programs have no digest, and are read without this check. `remedy` says what to
+    do about a damaged file.
     """
     from safetensors import SafetensorError, safe_open
 
-    read_bytes(path, 1)  # as safetensors calls no such file what may not be read
+    read_bytes(path, 1)  # safetensors reports unreadable files as missing
     try:
         with safe_open(path, framework="pt") as archive:
             tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
@@ -74,12 +74,12 @@ def read_tensors(
             f"{path} is damaged, not a readable safetensors file ({error}): {remedy}"
         ) from error
     if expected is not None and expected != _digest_of_file(tensors, header):
-        raise UserError(f"{path} is damaged, it does not hold what was written: {remedy}")
+        raise UserError(f"{path} is damaged, its digest does not match: {remedy}")
     return tensors, header
 
 
 def read_header(path: Path) -> dict[str, str] | None:
-    """The header of a safetensors file, unverified; None where it cannot be read."""
+    """Header of a safetensors file, unverified; None if unreadable."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -92,17 +92,17 @@ def read_header(path: Path) -> dict[str, str] | None:
 
 
 def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse weights of which some are NaN or infinite, as a run that diverged leaves them."""
+    """Refuse NaN or infinite weights, as from a diverged run."""
     wrong = [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]
     if wrong:
         raise UserError(
-            f"{path} holds NaN or infinite weights in {len(wrong)} of {len(tensors)} tensors, "
+            f"{path} has NaN or infinite weights in {len(wrong)} of {len(tensors)} tensors, "
             f"first in {wrong[0]!r:.200}: restore it, or train again"
         )
 
 
 def read_metadata(header: Mapping[str, str]) -> dict[str, Any]:
-    """What `write_tensors` put into a header; empty for files of other programs."""
+    """The entry of `write_tensors` in a header; empty for files of other programs."""
     try:
         ours = json.loads(header.get(OURS, "{}"))
     except RecursionError as error:

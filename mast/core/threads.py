@@ -1,8 +1,8 @@
-"""Threads whose waits end when their outcome is no longer wanted.
+"""Threads whose waits can be cancelled.
 
-A thread inherits what ends the waits of the thread that started it, so that closing the outermost
-ends all. No wait is without end: a signal that the system gives to another thread is seen by the
-main thread, which answers it, only when it wakes.
+A thread inherits the cancellation of the thread that started it, so closing the outermost one ends
+all. All waits have timeouts: a signal delivered to another thread is handled by the main thread
+only when it wakes.
 """
 
 import threading
@@ -22,7 +22,7 @@ Events = tuple[threading.Event, ...]
 
 
 class _Here(threading.local):
-    """Of this thread: what ends its waits, and whether a public function runs in it."""
+    """Per thread: what cancels its waits, and whether a public function runs in it."""
 
     ends: Events = ()
     inside = False
@@ -32,13 +32,13 @@ here = _Here()
 
 
 def _check_wanted() -> None:
-    """Raise where this thread may not go on waiting."""
+    """Raise if this thread's waits were cancelled."""
     if any(end.is_set() for end in here.ends):
         raise UserError("stopped waiting")
 
 
 def wait(event: threading.Event, seconds: float) -> bool:
-    """Whether an event comes within some seconds."""
+    """Wait for an event for some seconds; returns whether it came."""
     until = time.monotonic() + seconds
     while not event.wait(max(0.0, min(POLL_S, until - time.monotonic()))):
         _check_wanted()
@@ -48,13 +48,13 @@ def wait(event: threading.Event, seconds: float) -> bool:
 
 
 def _begin(ends: Events) -> None:
-    """In a new thread of this library."""
+    """Run in a new thread of this library."""
     here.ends, here.inside = ends, True
 
 
 @final
 class Threads:
-    """Threads for a block; where it ends by an error their waits end, and work is left undone."""
+    """A thread pool for a block; an error in the block cancels waits and pending work."""
 
     def __init__(self, count: int, name: str = "mast") -> None:
         self._stopped = threading.Event()
@@ -69,28 +69,28 @@ class Threads:
         self._pool.shutdown(cancel_futures=kind is not None)
 
     def submit(self, work: Callable[..., Result], *arguments: Any) -> Future[Result]:
-        """Begin some work; `result_of` waits for it."""
+        """Submit work; `result_of` waits for it."""
         return self._pool.submit(work, *arguments)
 
     def map(self, work: Callable[..., Result], *items: Iterable[Any]) -> Iterator[Result]:
-        """The results in the order of the items, which are all begun at the first one."""
+        """Results in the order of the items, all submitted at the first request."""
         futures = deque(self.submit(work, *each) for each in zip(*items, strict=True))
         while futures:
             yield result_of(futures.popleft())
 
 
 def result_of(future: Future[Result]) -> Result:
-    """What some work returns or raises, once it is done."""
+    """Wait for work; return its result or raise its error."""
     while not future.done() and not wait_for([future], POLL_S).done:
         _check_wanted()
     return future.result()
 
 
 def prefetched(items: Iterable[Item], depth: int = 3) -> Generator[Item, None, None]:
-    """The items, of which up to `depth` are prepared ahead in a background thread.
+    """Iterate over items, preparing up to `depth` ahead in a background thread.
 
-    Closing it early, or dropping it, ends the thread and what it waits for. What fails in the
-    background is raised where the item would have come.
+    Closing or dropping the iterator ends the thread. Errors in the background are raised in place
+    of the item.
     """
     iterator, end = iter(items), object()
     with Threads(1, "mast-prefetch") as pool:

@@ -1,4 +1,4 @@
-"""Copies between the host and a device, none for which a GPU waits."""
+"""Copies between host and device without synchronization."""
 
 from collections.abc import Iterable
 
@@ -7,17 +7,17 @@ from torch import Tensor
 
 
 def pinned(tensor: Tensor, device: torch.device) -> Tensor:
-    """In memory from which a GPU copies by itself, where one is to have it; else as it is."""
+    """Pin a tensor's memory if it goes to a GPU."""
     wanted = device.type == "cuda" and tensor.device.type == "cpu"
     return tensor.pin_memory() if wanted else tensor
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """On a device; the host does not wait for a copy to a GPU."""
+    """Move a tensor to a device; the host does not wait for a GPU."""
     return pinned(tensor, device).to(device, non_blocking=device.type == "cuda")
 
 
 def numbers(scalars: Iterable[Tensor]) -> list[float]:
-    """The numbers of tensors of one device that hold one each, in one copy."""
+    """Read scalar tensors of one device in one copy."""
     doubles = [scalar.detach().double().reshape(()) for scalar in scalars]
     return torch.stack(doubles).cpu().tolist() if doubles else []

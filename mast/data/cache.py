@@ -1,14 +1,14 @@
-"""The canvases of a set: in memory, decoded on demand, or in the cache.
+"""Canvases of a set: cached on disk, in memory, or decoded on demand.
 
-A cached set is one flat file and one manifest, named after what they hold:
+A cached set is one flat file and one manifest, named by their content:
 
     <set>-<key>-<side>px.<source fingerprint>.u8            canvases, sheets of H × W × 3 bytes
     <set>-<key>-<side>px.<source fingerprint>.safetensors   the manifest, written last
 
-Test views of each size (`….v<size>.u8`) are kept likewise, where canvases are smaller than images.
-Files are written under a temporary name and renamed. They are rebuilt if the digest of the manifest
-is wrong, the file has another size, or an image did not have its checksum when it was read. A set
-over the size limit has a manifest only: its images were all decoded once, to find the broken ones.
+If canvases are smaller than images, test views of each size are cached, too (`….v<size>.u8`).
+Files are written under a temporary name and renamed. They are rebuilt if the manifest's digest or
+the file's size is wrong, or an image failed its checksum when read. A set above the size limit has
+only a manifest: its images are decoded once to find broken ones.
 
 Legend: N images, B batch, T numbers of all images of a batch, H and W height and width of a canvas,
 at most side × side pixels.
@@ -51,40 +51,40 @@ from mast.data.pixels import (
 )
 from mast.data.source import Source
 
-VERSION = 9  # of the manifest, of how a canvas is made and of what its hash covers
+VERSION = 9  # version of manifest, canvases and hash
 MANIFEST = "safetensors"  # its ending
-_LISTED = 10  # broken images that a message names
-_SAMPLED = 64  # images of a set, by whose sizes its bytes are estimated
+_LISTED = 10  # broken images to list in a message
+_SAMPLED = 64  # sample of images to estimate the size of a set
 Canvas = tuple[np.ndarray, float]
 _log = logging.getLogger("mast")
 
 
 def fingerprint_of(source: Source) -> str:
-    """That of a source and its readers."""
+    """Fingerprint of a source and its decoders."""
     known = f"{source.fingerprint()} {extensions()}"
     return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
 
 
-# From a size V to test views of all images of a set, each 3 × V × V; None where they are those of
-# the canvases, which shrank no image.
+# Maps a size V to test views of all images, each 3 × V × V; None if no canvas was shrunk, so that
+# views can be cut from canvases.
 TestViews: TypeAlias = Callable[[int], Pixels | None]
 
 
 @final
 @dataclass(frozen=True)
 class Manifest:
-    """What a file of the cache holds; names and labels are the source's.
+    """Contents of a cache file; names and labels come from the source.
 
     Attributes:
-        key: Of the request; its first number is the version.
+        key: Key of the request; its first number is the version.
         content: Hash of the canvases and labels.
         index_N: int64, index in the source of each image.
         size_N2: int64, height and width of each in pixels.
         aspect_N: float32, width / height of each original.
-        checksum_N: uint32, CRC-32 of each.
+        checksum_N: uint32, CRC-32 of each image.
         skipped: Reason by name of every broken file.
         stacks: Indices of files with several pages or frames; only the first is used.
-        reading: How the files were read.
+        reading: Mapping of file values to pixels.
     """
 
     key: Sequence[object]
@@ -102,7 +102,7 @@ class Manifest:
         return int(lengths(self.size_N2, self.reading.layout).sum())
 
     def write(self, path: Path) -> None:
-        """Atomically, with a digest."""
+        """Write atomically, with a digest."""
         arrays = {
             "index": self.index_N,
             "size": self.size_N2.astype(np.int32),
@@ -115,7 +115,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> "Manifest | None":
-        """None where there is none, its digest is wrong, or another version wrote it."""
+        """None if it is missing, damaged, or of another version."""
         try:
             tensors, header = read_tensors(path)
             known = read_metadata(header)
@@ -123,7 +123,7 @@ class Manifest:
                 return None
         except (UserError, KeyError):
             return None
-        # Copies: if a mapped file is cut short, a look at it is fatal.
+        # Copies, as reading a truncated mapped file kills the process.
         index_N, size_N2, aspect_N, checksum_N = (
             tensors[name].numpy().copy() for name in ("index", "size", "aspect", "checksum")
         )
@@ -135,7 +135,7 @@ class Manifest:
 
 
 def named_after(name: str, asked: str = "") -> str:
-    """How the files of a set are called in the cache: readable, and unique."""
+    """Readable and unique file name of a set in the cache."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", name)[-40:].strip("-")
     return f"{readable}-{hashlib.blake2b(os.fsencode(name + asked), digest_size=4).hexdigest()}"
 
@@ -143,17 +143,17 @@ def named_after(name: str, asked: str = "") -> str:
 @final
 @dataclass(frozen=True)
 class Request:
-    """What is wanted of a source: its canvases, or its test views.
+    """A request for the canvases or test views of a source.
 
     Attributes:
-        fingerprint: As `fingerprint_of` takes it.
-        side: Of a square with as many pixels as a canvas may have.
+        fingerprint: From `fingerprint_of`.
+        side: Side of a square with the largest number of pixels of a canvas.
         folder: The cache folder.
-        limit: Bytes up to which images are kept on disk; above, only the manifest is.
-        max_broken: Share of the images that may be broken.
+        limit: Bytes up to which images are cached on disk; above it, only the manifest.
+        max_broken: Largest share of broken images.
         workers: Number of decoding threads.
-        find: Finds how the files are read.
-        asked: What `find` depends on besides the files.
+        find: Finds the mapping of file values to pixels.
+        asked: Options that `find` depends on.
         view: Side of the test views; None for canvases.
     """
 
@@ -170,12 +170,12 @@ class Request:
 
     @property
     def stem(self) -> str:
-        """How the names of all files of the set begin, whatever its state."""
+        """Common prefix of all files of the set."""
         return f"{named_after(self.source.whereabouts, self.asked)}-{self.side}px"
 
     @property
     def manifest(self) -> Path:
-        """The file of the manifest; the images are in the same place, ending in `.u8`."""
+        """The manifest; images have the same name, ending in `.u8`."""
         view = f".v{self.view}" if self.view else ""
         return self.folder / f"{self.stem}.{self.fingerprint[:16]}{view}.{MANIFEST}"
 
@@ -184,7 +184,7 @@ class Request:
         return [VERSION, self.fingerprint, self.side, self.view]
 
     def decode(self, index: int, reading: Reading) -> Canvas:
-        """A canvas, or a test view, whose planes are arranged as sheets."""
+        """A canvas, or a test view with its planes arranged as sheets."""
         if self.view is None:
             return self.source.canvas(index, self.side, reading)
         return as_sheets(self.source.test_view(index, self.view, reading)), 1.0
@@ -192,7 +192,7 @@ class Request:
     def on_demand(
         self, manifest: Manifest, size_N2: np.ndarray, checksum_N: np.ndarray | None = None
     ) -> Pixels:
-        """The images of a manifest, in some sizes, decoded whenever they are read."""
+        """The images of a manifest, decoded whenever they are read."""
         reading = manifest.reading
         return decoded_on_demand(
             manifest.index_N, lambda index: self.decode(index, reading)[0],
@@ -201,13 +201,13 @@ class Request:
 
 
 def obtain(request: Request) -> tuple[Manifest, Pixels]:
-    """The images of a source, which are built first if they are missing, stale or damaged."""
+    """The images of a source, built first if missing, stale or damaged."""
     try:
         request.folder.mkdir(parents=True, exist_ok=True)
         manifest = _find(request)
         if manifest is None:
-            # Without locks, builds run side by side under names of their own and the last one
-            # stays, which costs time but is right.
+            # Without locks, concurrent builds use separate temporary names and the last one wins,
+            # which costs time but is correct.
             with locked(request.folder / f"{request.stem}.lock"):
                 # another process may have built it meanwhile
                 manifest = _find(request) or _build(request)
@@ -216,17 +216,17 @@ def obtain(request: Request) -> tuple[Manifest, Pixels]:
         return manifest, _verified(request.manifest.with_suffix(".u8"), manifest)
     except OSError as error:
         raise UserError(
-            f"cannot keep {request.source.name} in the cache {request.folder}: "
-            f"{error.strerror or error}. Free some space, or name another folder as "
-            "XDG_CACHE_HOME; mast pretrain has data.cache too, and data.cache_limit_gb, over "
-            "which it decodes on the fly."
+            f"cannot write {request.source.name} to the cache {request.folder}: "
+            f"{error.strerror or error}. Free some space, or set XDG_CACHE_HOME to another "
+            "folder; mast pretrain also has data.cache, and data.cache_limit_gb, above "
+            "which it decodes for every batch."
         ) from error
 
 
 def obtain_test_views(request: Request, canvases: Manifest, size: int) -> Pixels:
     """The test views of a source, of the images that have canvases.
 
-    They are decoded on demand where they would exceed the limit.
+    They are decoded on demand if they would exceed the limit.
     """
     request = replace(request, view=size, find=lambda: canvases.reading)
     square_N2 = np.full((len(canvases.index_N), 2), size)
@@ -238,7 +238,7 @@ def obtain_test_views(request: Request, canvases: Manifest, size: int) -> Pixels
 
 
 def _find(request: Request) -> Manifest | None:
-    """The manifest of what was built; None if it is not whole."""
+    """The manifest of a complete cache file; None otherwise."""
     manifest, file = Manifest.read(request.manifest), request.manifest.with_suffix(".u8")
     if manifest is None or manifest.key != request.key:
         return None
@@ -248,7 +248,7 @@ def _find(request: Request) -> Manifest | None:
 
 
 def _verified(file: Path, manifest: Manifest) -> Pixels:
-    """Images in a file of the cache, each compared with its checksum when it is read."""
+    """Images of a cache file, verified by checksum when read."""
     size_N2, layout, known_N = manifest.size_N2, manifest.reading.layout, manifest.checksum_N
     mapped = Pixels.packed(np.asarray(np.memmap(file, np.uint8, "r")), size_N2, layout)
 
@@ -256,10 +256,10 @@ def _verified(file: Path, manifest: Manifest) -> Pixels:
         found = mapped.images(index_B)
         for image, known in zip(found, known_N[index_B].tolist(), strict=True):
             if checksum(image) != known:
-                with suppress(OSError):  # whoever opens the set next builds it anew
+                with suppress(OSError):  # so that the next opening rebuilds it
                     file.with_suffix(f".{MANIFEST}").unlink(missing_ok=True)
                 raise UserError(
-                    f"{file} changed on the disk since it was written: start again, which "
+                    f"{file} was damaged since it was written; run the command again, which "
                     "rebuilds it"
                 )
         return found
@@ -268,24 +268,24 @@ def _verified(file: Path, manifest: Manifest) -> Pixels:
 
 
 def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
-    """How many bytes the canvases of a set take, by the sizes of some images."""
+    """Estimate the bytes of a set's canvases from a sample of image sizes."""
     known = list[int]()
     for index in random.Random(0).sample(range(len(source)), min(_SAMPLED, len(source))):
         try:
             known.append(min(math.prod(source.size(index)), side**2))
-        except Exception:  # a broken one takes no room
+        except Exception:  # broken images take no space
             known.append(0)
     return 3.0 * layout.sheets * len(source) * sum(known) / len(known)
 
 
 def _build(request: Request, stored: bool = False) -> Manifest:
-    """Decodes every image once and writes images and manifest, the manifest last.
+    """Decode every image once; write images, then the manifest.
 
-    Raises as soon as too many are broken. Images are stored if they may be within the limit.
+    Raises as soon as too many are broken. Images are stored if they may fit the limit.
     """
     source, path, reading, written = request.source, request.manifest, request.find(), 0
     if path.exists():
-        _log.warning("%s, or what it describes, is damaged: it is built anew", path)
+        _log.warning("%s or its images are damaged; rebuilding", path)
     for other in request.folder.glob(f"{request.stem}.*"):
         of_before = request.fingerprint[:16] not in other.name
         if other == path or (of_before and other.suffix in (".u8", path.suffix)):
@@ -303,7 +303,7 @@ def _build(request: Request, stored: bool = False) -> Manifest:
         raise OSError(f"it needs {in_gb(needed)} and {in_gb(free)} are free")
     stored = stored or needed <= 2 * request.limit
     place = replacing(images) if stored else nullcontext(os.devnull)
-    # Plain writes, not a mapping: on a full disk a mapping kills the process without a word.
+    # Plain writes, as writing to a mapping kills the process on a full disk.
     with place as unfinished, open(unfinished, "wb") as file:
         for index, outcome in enumerate(track(outcomes, title, len(source), "images")):
             if isinstance(outcome, BrokenImageError):
@@ -324,7 +324,7 @@ def _build(request: Request, stored: bool = False) -> Manifest:
     index_N, aspect_N = np.array(whole, np.int64), np.array(aspects, np.float32)
     size_N2 = np.array(sizes, np.int64).reshape(-1, 2)
     content.update(size_N2.tobytes())
-    content.update(aspect_N.tobytes())  # views are cut by it
+    content.update(aspect_N.tobytes())  # views depend on it
     content.update(b"" if reading == Reading() else repr(reading).encode())
     for label_N in (*source.targets.values(), *source.multilabels.values()):
         content.update(label_N[index_N].tobytes())
@@ -343,16 +343,16 @@ def _build(request: Request, stored: bool = False) -> Manifest:
 class CachedSet(NamedTuple):
     """A set in a cache folder."""
 
-    name: str  # how the names of its files begin
-    side: int  # of a square with as many pixels as a canvas may have
+    name: str  # prefix of its files
+    side: int  # side of a square with the largest number of pixels of a canvas
     images: int
-    stored: int  # bytes of the canvases; 0 where they are decoded on the fly
-    damaged: int | None  # canvases that changed since they were written; None: not known
-    readable: bool  # whether the manifest is whole, and of this version
+    stored: int  # bytes of the canvases; 0 if decoded on demand
+    damaged: int | None  # damaged canvases; None if not verified
+    readable: bool  # whether the manifest is undamaged and of this version
 
 
 def cached_sets(folder: Path, verify: bool = False) -> list[CachedSet]:
-    """The sets of a cache folder, by name; `verify` reads every canvas for its checksum."""
+    """The sets of a cache folder, by name; `verify` checks every canvas."""
     sets = []
     for path in sorted(folder.glob(f"*px.{'?' * 16}.{MANIFEST}")):
         name, file, manifest = (
@@ -376,23 +376,23 @@ def cached_sets(folder: Path, verify: bool = False) -> list[CachedSet]:
 def refuse_too_many(
     source: Source, broken: Mapping[str, str], whole: int, max_broken: float
 ) -> None:
-    """Raises if more images are broken than the user allows, or none is left."""
+    """Raise if more images are broken than allowed, or none is left."""
     total = len(source)
     if len(broken) == total:
         raise UserError(
-            f"none of the {total} images of {source.name} can be decoded:\n{_lines(broken)}"
+            f"data: none of the {total} images of {source.name} can be decoded:\n{_lines(broken)}"
         )
     if len(broken) > max_broken * total:
         raise UserError(
-            f"{len(broken)} of the first {len(broken) + whole} images of "
-            f"{source.name} are broken, and max_broken = {max_broken:g} allows "
-            f"{int(max_broken * total)} of all {total}. Replace or remove them, or raise "
+            f"max_broken: {max_broken:g} allows {int(max_broken * total)} broken images of "
+            f"{total} in {source.name}, got {len(broken)} in the first "
+            f"{len(broken) + whole}. Replace or remove them, or raise "
             f"max_broken:\n{_lines(broken)}"
         )
 
 
 def warn_of_broken(source: Source, broken: Mapping[str, str]) -> None:
-    """Names images that are left out."""
+    """Warn about skipped images."""
     if broken:
         _log.warning(
             "%d of %d images of %s are broken and are skipped:\n%s",
@@ -401,7 +401,7 @@ def warn_of_broken(source: Source, broken: Mapping[str, str]) -> None:
 
 
 def _lines(broken: Mapping[str, str]) -> str:
-    """The first ten, a line each."""
+    """The first ten, one per line."""
     lines = [f"  {name}: {reason}" for name, reason in list(broken.items())[:_LISTED]]
     more = len(broken) - len(lines)
     return "\n".join([*lines, *([f"  … and {more} more"] if more else [])])

@@ -1,7 +1,7 @@
-"""Every image resized once to a uint8 canvas, all of a set kept in one file.
+"""Canvases: every image of a set, shrunk once to uint8, in one file.
 
-A canvas is the whole image in its own shape, with at most so many pixels; smaller images stay as
-they are. Values are uint8 in 0 to 255.
+A canvas is the whole image with its aspect ratio, shrunk to a limit of pixels; smaller images are
+unchanged. Values are uint8 in 0 to 255.
 
 Legend: N images, B batch, L classes of a task, T numbers of all canvases.
 """
@@ -38,16 +38,16 @@ from mast.data.registry import open_source
 from mast.data.source import Pages, Source, sampled, warn_of_stacks
 from mast.data.store import Facts, key_of
 
-LARGEST = 16_384  # side of a square with as many pixels as a canvas may have, which are 805 MB
+LARGEST = 16_384  # side of a square with the most pixels of a canvas, 805 MB
 PER_VIEW = 2.75  # sides of a view
 _log = logging.getLogger("mast")
-_AT_ONCE = 256  # canvases that are decoded at a time
-_COPIED = 200_000_000  # bytes of canvases that go to a device at a time
+_AT_ONCE = 256  # canvases to decode at a time
+_COPIED = 200_000_000  # bytes of canvases to copy to a device at a time
 
 
 @dataclass
 class DataConfig:
-    """Which images, and how they are kept.
+    """Which images to use, and how to cache them.
 
     Attributes:
         spec: A folder (flat, or with one subfolder per class), `factors` (generated images),
@@ -60,20 +60,20 @@ class DataConfig:
         range: File values that become 0 and 1: two numbers; "dtype", the limits of the type;
             "percentile", the 0.1st and 99.9th of each channel in a sample of the set; or "auto",
             the fewest bits or the usual float range that hold the sample, otherwise percentiles.
-            8-bit files beside deeper ones map 0 to 255.
+            In sets with deeper files, 8-bit files map 0 to 255.
         no_data: A value that means "no data" and becomes 0, in addition to those that files
             declare.
-        cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not
-            given.
+        cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` by
+            default.
         cache_limit_gb: Size in GB above which images are decoded for every batch, not cached.
         resident_gb: Size in GB up to which a cached set is copied into the memory of every GPU; by
             default a quarter of its free memory, 0 for never.
-        max_broken: Share of the files that may be broken; broken ones are named and skipped.
+        max_broken: Largest share of broken files; they are listed and skipped.
         workers: Decoding threads; by default the cores, split among processes.
-        shuffle: Shuffle buffer for shards, in images: that many encoded files are kept in the
-            memory of all processes together.
+        shuffle: Shuffle buffer for shards: number of encoded images in memory, over all
+            processes.
         download: Allow downloading sets and weights.
-        root: Folder of torchvision and Hugging Face sets; inside `cache` if not given.
+        root: Folder of torchvision and Hugging Face sets; inside `cache` by default.
         pages: Which pages or frames of a file become images: the "first" or "all".
         tile: Larger images are cut into square tiles of this side, each an image.
         stride: Pixels from one tile to the next; `tile` by default.
@@ -103,7 +103,7 @@ class DataConfig:
     exclude: str | Path | None = None
 
     def find_reading(self, name: str, images: Iterable[Opened]) -> Reading:
-        """How the files of a set are read, from some of its images."""
+        """Find the mapping of values from a sample of images."""
         return find_reading(name, images, self.range, self.channels, self.no_data)
 
     def __post_init__(self) -> None:
@@ -118,18 +118,18 @@ class DataConfig:
         for name, (least, most, expected) in bounds.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
-                raise UserError(f"data.{name} is {value}: expected {expected}.")
+                raise UserError(f"data.{name}: expected {expected}, got {value}")
         numbers = [each for each in self.range if not isinstance(each, str)]
         named = self.range in (("auto",), ("dtype",), ("percentile",))
         if not named and not (len(numbers) == len(self.range) == 2 and numbers[0] < numbers[1]):
             raise UserError(
-                f"data.range is {' '.join(map(str, self.range))}: expected auto, dtype, percentile "
-                "or two numbers that rise, such as 0 4095."
+                f"data.range: expected auto, dtype, percentile or two increasing numbers, such as "
+                f"0 4095, got {' '.join(map(str, self.range))}"
             )
         if not all(map(math.isfinite, [*numbers, self.no_data or 0])):
             raise UserError(
-                f"data.range and data.no_data must be finite, got {numbers} and {self.no_data}; "
-                "values that are not finite stand for none anyway."
+                f"data.range and data.no_data: expected finite numbers, got {numbers} and "
+                f"{self.no_data}; non-finite values always mean no data"
             )
         try:
             self.cut  # noqa: B018  # is checked
@@ -138,15 +138,15 @@ class DataConfig:
 
     @property
     def cut(self) -> TilingConfig:
-        """What of each file is an image."""
+        """How files are cut into images."""
         return TilingConfig(self.pages, self.tile, self.stride, self.max_pixels, self.exclude)
 
 
 def canvas_size(view_size: int) -> int:
-    """The side of a square with as many pixels as a canvas has, for views of a side in pixels.
+    """Side of a square with the pixels of a canvas, for views of a side in pixels.
 
-    It is 2.75 times the view: training crops and test views then have at least 97 % of the gradient
-    energy of those of the originals, for images of up to 4:1 (`benchmarks/canvas.py`).
+    With 2.75 times the view, training crops and test views have at least 97 % of the gradient
+    energy of those from originals, for aspect ratios up to 4:1 (`benchmarks/canvas.py`).
     """
     return min(round(PER_VIEW * view_size), LARGEST)
 
@@ -154,28 +154,28 @@ def canvas_size(view_size: int) -> int:
 @final
 @dataclass(frozen=True)
 class CanvasSet:
-    """A set of canvases with what is known of each.
+    """A set of canvases with names and labels.
 
     Attributes:
-        name: What the user called the set.
-        pixels: The canvases: in memory, in a file (verified as it is read), decoded on demand, or
-            a subset of another set's.
+        name: The user's name of the set.
+        pixels: The canvases: in memory, in a file (verified when read), decoded on demand, or a
+            subset of another set's.
         aspect_N: (N,) float32, width / height of the original.
-        targets: Label arrays, each (N,) int64, by task; empty where there are no labels.
-        classes: Class names by task, of `targets` and of `multilabels`.
+        targets: Label arrays, each (N,) int64, by task; empty without labels.
+        classes: Class names by task of `targets` and `multilabels`.
         identifiers: A name for each image: a relative path or an index.
-        fingerprint: Hash of canvases and labels, the same on every machine.
-        skipped: Reason by name of every broken file that was left out.
+        fingerprint: Hash of canvases and labels, equal on all machines.
+        skipped: Reason by name of every broken file that was skipped.
         multilabels: Label arrays of tasks in which an image has several classes or none, each
             (N, L) int8, by task: 1 present, 0 absent, -1 unknown.
-        test_views: Central views of the whole images; None: they are cut from the canvases.
-        reading: How the files were read.
-        own_keys: Of each image, wherever it is, where it is known by its content.
-        facts: What is known of each image without decoding it, where it was looked at.
+        test_views: Central views of the whole images; None if they are cut from the canvases.
+        reading: Mapping of file values to pixels.
+        own_keys: Cache key of each image, if it is known by its content.
+        facts: Facts of each image, if `open_photos` opened it.
         stacks: Names of images that are the first of several pages or frames of a file.
-        groups: What each image belongs to, if not to its file alone.
-        source: Where the images come from, if they are opened by name.
-        index_N: Their indices there.
+        groups: Group of each image, if not its file.
+        source: The source, if opened by name.
+        index_N: Indices in the source.
     """
 
     name: str
@@ -201,18 +201,18 @@ class CanvasSet:
 
     @functools.cached_property
     def keys(self) -> Sequence[bytes]:
-        """By which features of each image are kept: its own, or of the set and its position."""
+        """Cache keys of the images' features: their own, or from the set and position."""
         return self.own_keys or tuple(key_of(self.fingerprint, at) for at in range(len(self)))
 
     def file(self, position: int) -> Path | None:
-        """The file of an image; None of one in a file of many, or in none."""
+        """The file of an image; None if it has none of its own."""
         if self.source is None or self.index_N is None:
             return None
         return self.source.path(int(self.index_N[position]))
 
     @functools.cached_property
     def pixel_digests(self) -> Sequence[bytes]:
-        """A digest of the canvas of each image; of the content of a file of several frames."""
+        """Digest of each canvas; for a file of several frames, of its content."""
         if self.facts:
             return [each.pixels for each in self.facts]
         digests = [pixel_digest(batch.sheets(at).numpy()) for batch, at in self._one_by_one()]
@@ -223,7 +223,7 @@ class CanvasSet:
 
     @functools.cached_property
     def hashes_N8B(self) -> np.ndarray:
-        """The perceptual hashes of each image, int8."""
+        """Perceptual hashes of each image, int8."""
         if self.facts:
             hashes = b"".join(each.hashes for each in self.facts)
             return np.frombuffer(hashes, np.int8).reshape(len(self), 8, -1)
@@ -231,18 +231,18 @@ class CanvasSet:
         return np.stack([perceptual_hashes(image_HWC) for image_HWC in images])
 
     def _one_by_one(self) -> Iterator[tuple[Canvases, int]]:
-        """Batches with all canvases, and where each is in its batch."""
+        """Batches of all canvases, and each image's place in its batch."""
         for start in range(0, len(self), _AT_ONCE):
             batch = self.batch(range(start, min(start + _AT_ONCE, len(self))))
             yield from ((batch, at) for at in range(len(batch)))
 
     @property
     def units(self) -> list[str]:
-        """What no split may part: names of the groups or files of the images."""
+        """Names of the groups or files of the images, which no split may divide."""
         return [*(self.groups or map(file_of, self.identifiers))]
 
     def resident(self, device: torch.device, limit_gb: float) -> Canvases | None:
-        """The canvases in a device's memory; None if they take more, or are decoded on demand."""
+        """The canvases in a device's memory; None above the limit, or if decoded on demand."""
         if self.pixels.on_demand or self.pixels.nbytes > limit_gb * 1e9:
             return None
         values_T = torch.empty(self.pixels.nbytes, dtype=torch.uint8, device=device)
@@ -260,7 +260,7 @@ class CanvasSet:
         return Canvases.packed(values_T, size_N2, aspect_N, layout)
 
     def with_views(self, size: int) -> "CanvasSet":
-        """The same with test views of a side in memory, where these are not cut from canvases."""
+        """The same with test views in memory, unless these are cut from canvases."""
         before = self.test_views
         if before is None or (views := before(size)) is None:
             return self
@@ -268,14 +268,14 @@ class CanvasSet:
         return replace(self, test_views=lambda side: of_size if side == size else before(side))
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
-        """The set of some of the images, in the order given, copied into memory."""
+        """A subset of the images, in this order, copied into memory."""
         some = self.part(indices)
         return replace(some, pixels=some.pixels.in_memory())
 
     def part(
         self, indices: Sequence[int] | np.ndarray | Tensor, name: str | None = None
     ) -> "CanvasSet":
-        """As `subset`, but nothing is copied: canvases are read on demand."""
+        """Like `subset`, but canvases are read on demand."""
         index_B, views = np.asarray(indices, np.int64), self.test_views
 
         def of_some(size: int) -> Pixels | None:
@@ -299,10 +299,10 @@ class CanvasSet:
         )
 
     def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> Canvases:
-        """Gathers the canvases of (B,) indices, in memory of their own."""
+        """Copy the canvases of (B,) indices."""
         index_B = np.asarray(indices, np.int64)
         if len(index_B) and not 0 <= index_B.min() <= index_B.max() < len(self):
-            raise IndexError(f"indices must be below {len(self)}, got {index_B}")
+            raise IndexError(f"expected indices below {len(self)}, got {index_B}")
         return Canvases.packed(
             torch.from_numpy(self.pixels.read(index_B)),
             torch.from_numpy(self.pixels.size_N2[index_B]),
@@ -317,15 +317,15 @@ def find_images(
     model: nn.Module | None = None,
     reading: Reading | None = None,
 ) -> tuple[DataConfig, Source, Reading | None, Callable[[], Reading]]:
-    """The configuration and reading of a model, the images, and what finds how they are read.
+    """Configuration and value mapping for a model, the images, and the function to find a mapping.
 
     Arguments as for `open_canvas`.
     """
     if view_size < 1:
-        raise UserError(f"size must be 1 pixel or more, got {view_size}")
+        raise UserError(f"size: expected 1 pixel or more, got {view_size}")
     if isinstance(config, str | Path):
         config = DataConfig(str(config))
-    # Of several the first: a classifier stands before its encoder, an encoder before its teacher.
+    # The first of several: a classifier before its encoder, an encoder before its teacher.
     parts = [] if model is None else model.modules()
     readers = [each for each in parts if isinstance(getattr(each, "reading", 0), Reading | None)]
     for part in readers[:1]:
@@ -359,24 +359,22 @@ def open_canvas(
     model: nn.Module | None = None,
     reading: Reading | None = None,
 ) -> CanvasSet:
-    """Opens a set, resizing and caching its images if that has not been done yet.
+    """Open a set; resizes and caches its images if necessary.
 
     Args:
         config: What to open; a name or path stands for `DataConfig(spec=…)`.
-        view_size: Side in pixels of the views that will be cut from the canvases.
-        processes: How many of this machine open it and share its cores.
-        model: Reads the images: an encoder, or a module that holds one. Files are read by its
-            number of `channels` and its `reading`. Where it has no reading, or one of 8 bits and
-            the files have more, a new one is found.
-        reading: As the model's, where that has none: of the part of the set that is learned from.
+        view_size: Side in pixels of the views to be cut from the canvases.
+        processes: Number of processes that share this machine's cores.
+        model: An encoder, or a module with one, whose `channels` and `reading` apply. If it has no
+            reading, or one of 8 bits although files have more, a new one is found.
+        reading: Used if the model has none: that of the training part of the set.
 
     Returns:
-        The set, over a file, or decoding on the fly where the file would exceed
-        `cache_limit_gb`. Both hold the same images in the same order with the same pixels.
+        The set, in a cache file, or decoded on demand if the file would exceed `cache_limit_gb`.
+        Both have the same images, order and pixels.
 
     Raises:
-        UserError: If there is no such set, too many files are broken, the disk is full, or the
-            views have no pixels.
+        UserError: No such set, too many broken files, a full disk, or views without pixels.
     """
     config, source, reading, find = find_images(config, view_size, model, reading)
     side = config.canvas or canvas_size(view_size)
@@ -390,9 +388,9 @@ def open_canvas(
     manifest, pixels = cache.obtain(request)
     source.stacks.update(manifest.stacks)
     if pixels.on_demand and isinstance(source, Tiles) and source.shared:
-        shard = f", or write the tiles once by mast shard {source.name!r}"
+        shard = f", or write the tiles once with mast shard {source.name!r}"
         _log.warning(
-            "%s exceeds %g GB, so that each batch decodes a whole image for each of its tiles: "
+            "%s exceeds %g GB, so every tile of a batch decodes its whole image: "
             "raise data.cache_limit_gb%s",
             source.name, config.cache_limit_gb, shard * (manifest.reading.layout == RGB),
         )  # fmt: skip
@@ -400,7 +398,7 @@ def open_canvas(
     @functools.cache
     def test_views(size: int) -> Pixels | None:
         area_N, sides_N = manifest.size_N2.prod(1), manifest.size_N2.sum(1)
-        shrunk = (area_N + sides_N >= side**2).any()  # where an image may be larger than its canvas
+        shrunk = (area_N + sides_N >= side**2).any()  # an image may be larger than its canvas
         return cache.obtain_test_views(request, manifest, size) if shrunk else None
 
     return set_of(
@@ -417,9 +415,9 @@ def set_of(
     skipped: Mapping[str, str],
     **known: Any,
 ) -> CanvasSet:
-    """The whole images of a source, which warns of others, with what it says of them.
+    """The decodable images of a source, with its metadata; warns about others.
 
-    Other arguments are as of `CanvasSet`.
+    Other arguments as for `CanvasSet`.
     """
     cache.refuse_too_many(source, skipped, len(index_N), config.max_broken)
     cache.warn_of_broken(source, skipped)
@@ -445,12 +443,12 @@ def set_of(
 def open_files(
     paths: Sequence[str | Path], view_size: int, reading: Reading | None = None
 ) -> CanvasSet:
-    """Decodes image files, without a cache, to a set in memory and without labels.
+    """Decode image files into an uncached, unlabeled set in memory.
 
     Args:
-        paths: One or more files, by which the images are identified.
-        view_size: As of `open_canvas`, whose canvases are as large.
-        reading: How files are read in the set that they are compared with.
+        paths: One or more files, which also identify the images.
+        view_size: As for `open_canvas`.
+        reading: Value mapping of the set to compare with.
     """
     canvases, aspects, views, digest = [], [], [], hashlib.blake2b(digest_size=16)
     for path in paths:

@@ -1,9 +1,9 @@
-"""Opens image files and makes pixels of them: the canvas and the test view.
+"""Decode image files to canvases and test views.
 
-Every mode that Pillow opens becomes RGB in 0 to 255. Transparent images are composited over white,
-or over black if their visible part is itself white; EXIF orientation is undone. What has more than
-8 bits, or other channels, is scaled by the range of its set (`Reading`), or by its own where it is
-read alone.
+All modes of Pillow become RGB in 0 to 255. Transparent images are composited over white, or over
+black if their visible part is white; EXIF orientation is applied. Images of more than 8 bits, or
+other channels, are scaled by the range of their set (`Reading`), or by their own if read alone.
+
 
 Legend: H height, W width, C channels, S sheets of a canvas, P planes of bytes, V side of a view.
 """
@@ -46,7 +46,7 @@ _log = logging.getLogger("mast")
 
 
 class BrokenImageError(UserError):
-    """An image, by its file or its name in its set, that cannot be decoded, and why in one line."""
+    """An image that cannot be decoded, with its name and a one-line reason."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}; replace or remove this file")
@@ -56,7 +56,7 @@ class BrokenImageError(UserError):
 
 @contextmanager
 def naming(name: Callable[[], str]) -> Iterator[None]:
-    """Name the image of which a decoder raises anything; a UserError is of something else."""
+    """Turn any decoder error into a `BrokenImageError` that names the image."""
     try:
         yield
     except UserError:  # such as a store that fails
@@ -73,22 +73,22 @@ def open_image(
     page: int = 0,
     max_pixels: int | None = None,
 ) -> Opened:
-    """Opens an image file, or its content; pixels that Pillow holds are not decoded yet.
+    """Open an image file, or its content; Pillow images are not decoded yet.
 
     Args:
-        file: A path, or what is in a file.
-        state: Size in bytes and time of modification in ns that the file must have.
-        page: Which of its pages or frames, from 0.
-        max_pixels: The most that it may have; Pillow's bound, 179 million, if not given.
+        file: A path, or the content of a file.
+        state: Expected size in bytes and modification time in ns.
+        page: Page or frame, from 0.
+        max_pixels: Largest number of pixels; by default Pillow's bound, 179 million.
 
     Raises:
-        Exception: It is no image that is read, made to take minutes, or cannot be decoded.
+        Exception: The format is unsupported or malicious, or the image cannot be decoded.
     """
     if isinstance(file, Path):
         if kind := special(file):
             raise ValueError(f"{kind}, not a file")
         if state not in (None, state_of(file)):
-            raise ValueError("not the file that was there when the set was opened")
+            raise ValueError("the file changed since the set was opened")
     with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
         content.seek(0)
         begin = content.read(132)
@@ -123,7 +123,7 @@ def open_image(
 
 
 def _opened(file: Path | BytesIO, begin: bytes) -> ImageFile.ImageFile:
-    """As `Image.open` does, but for its bound, which holds for a whole process."""
+    """Like `Image.open`, but without its process-wide pixel bound."""
     for name in formats():
         make, accepts = Image.OPEN[name]
         if accepts is not None and accepts(begin[:16]) is not True:
@@ -138,7 +138,7 @@ def _opened(file: Path | BytesIO, begin: bytes) -> ImageFile.ImageFile:
 
 
 class _LargeTiff(TiffImagePlugin.TiffImageFile):
-    """One that Pillow does not compare with its bound again when it is decoded."""
+    """An image that Pillow does not check against its bound again when decoding."""
 
     def load_prepare(self) -> None:
         if self._im is None:
@@ -153,10 +153,10 @@ _T = TypeVar("_T")
 def read_canvas(
     image: str | Path | Image.Image, side: int, reading: Reading | None = None
 ) -> tuple[np.ndarray, float]:
-    """`to_canvas` of a file, or of an image that is open and stays as it is.
+    """`to_canvas` of a file, or of an open image, which is not modified.
 
-    A file is decoded as for the cache. An image is copied and decoded whole, from which pixels of a
-    large JPEG differ a little.
+    Files are decoded as for the cache. Open images are copied and fully decoded, so pixels of a
+    large JPEG differ slightly.
 
     Raises:
         BrokenImageError: It cannot be decoded.
@@ -167,7 +167,7 @@ def read_canvas(
 def read_test_view(
     image: str | Path | Image.Image, size: int, reading: Reading | None = None
 ) -> np.ndarray:
-    """`to_test_view` of a file, or of an image that is open and stays as it is.
+    """`to_test_view` of a file, or of an open image, which is not modified.
 
     Raises:
         BrokenImageError: It cannot be decoded.
@@ -176,7 +176,7 @@ def read_test_view(
 
 
 def _reading(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _T:
-    """Reads an image; an error names it."""
+    """Read an image; errors name it."""
     with naming(lambda: "an image" if isinstance(image, Image.Image) else str(image)):
         if isinstance(image, Image.Image):
             load_pixels(image)
@@ -186,23 +186,23 @@ def _reading(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _
 
 
 def to_pixels(image: Opened) -> np.ndarray:
-    """Decodes an opened image at its full size, (H, W, 3) uint8."""
+    """Decode an opened image at full size, (H, W, 3) uint8."""
     return np.asarray(_upright_rgb(image)[0])
 
 
 def to_canvas(image: Opened, side: int, reading: Reading | None = None) -> tuple[np.ndarray, float]:
-    """Decodes an opened image, and shrinks the whole of it to what a canvas may have.
+    """Decode an opened image, and shrink it to the pixels of a canvas.
 
-    A JPEG is decoded at the smallest scale of 1/2, 1/4, 1/8 that keeps twice the canvas, from where
-    an antialiased filter does the rest: several times faster, and not visibly different.
+    A JPEG is decoded at the smallest scale of 1/2, 1/4, 1/8 with twice the canvas's size or more,
+    then antialiased: several times faster, and not visibly different.
 
     Args:
-        image: As `open_image` returns it, not yet decoded.
-        side: Of a square with as many pixels as the canvas may have.
-        reading: Of its set; None reads it as RGB of 8 bits.
+        image: From `open_image`, not yet decoded.
+        side: Side of a square with the largest number of pixels of a canvas.
+        reading: The set's mapping of values; None for 8-bit RGB.
 
     Returns:
-        The canvas, (H, W, 3) uint8, or its sheets (S, H, W, 3) where it has another layout; and
+        The canvas, (H, W, 3) uint8, or its sheets (S, H, W, 3) in another layout; and
         width / height of the upright original.
     """
     if reading is not None and reading != Reading():
@@ -228,12 +228,12 @@ def to_canvas(image: Opened, side: int, reading: Reading | None = None) -> tuple
 
 
 def crop_fraction(size: int) -> float:
-    """The share of the short side that a test view of `size` pixels shows: 224 of 256."""
+    """Share of the short side that a test view of `size` pixels shows, such as 224 of 256."""
     return 0.875 if size > 96 else 1.0
 
 
 def to_test_view(image: Opened, size: int, reading: Reading | None = None) -> np.ndarray:
-    """Decodes an opened image whole, and cuts the view of `size` pixels that tests encoders.
+    """Decode an opened image fully, and crop the test view of `size` pixels.
 
     Returns:
         (3, V, V) uint8, or planes (P, V, V) of another layout.
@@ -250,14 +250,14 @@ def to_test_view(image: Opened, size: int, reading: Reading | None = None) -> np
 
 
 def _short_side(sides: tuple[int, int], size: int) -> tuple[int, int]:
-    """Width and height of an image when a test view is cut from it."""
+    """Width and height to resize an image to before cropping a test view."""
     short, low = math.floor(size / crop_fraction(size)), min(sides)
     wide, high = (short if side == low else short * side // low for side in sides)
     return wide, high
 
 
 def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
-    """Width and height of a canvas: those of the image, or of its shape and side × side pixels."""
+    """Width and height of a canvas: those of the image, shrunk to at most side × side pixels."""
     scale = min(1.0, side / math.sqrt(width * height))
     short = max(1, round(min(width, height) * scale))
     long = min(round(max(width, height) * scale), max(side**2 // short, short))
@@ -265,7 +265,7 @@ def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
 
 
 def upright(image: Opened) -> Opened:
-    """Decodes an opened image whole, with its EXIF orientation undone and forgotten."""
+    """Decode an opened image fully, with EXIF orientation applied and removed."""
     if isinstance(image, Bands):
         return image
     rgb, _ = _upright_rgb(image)
@@ -274,7 +274,7 @@ def upright(image: Opened) -> Opened:
 
 
 def upright_size(image: Opened) -> tuple[int, int]:
-    """Width and height in pixels once EXIF orientation is undone, of an image not yet decoded."""
+    """Upright width and height in pixels of an image not yet decoded."""
     if isinstance(image, Bands):
         return image.size
     width, height = image.size
@@ -283,7 +283,7 @@ def upright_size(image: Opened) -> tuple[int, int]:
 
 
 def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
-    """The image as RGB with its EXIF orientation undone, and whether that swapped its sides."""
+    """The image as upright RGB, and whether EXIF orientation swapped its sides."""
     if isinstance(image, Image.Image) and (image.mode == "F" or image.mode.startswith("I")):
         image = Bands.of(image)
     if isinstance(image, Bands):
@@ -292,7 +292,7 @@ def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
         image_CHW = np.stack([*read_channels(image, alone(image))])
         return Image.fromarray(RGB.split(image_CHW).transpose(1, 2, 0)), False
     load_pixels(image)
-    # Asked after loading: Pillow itself turns a TIFF while it loads and then drops the tag.
+    # After loading, as Pillow rotates a TIFF while loading and drops the tag.
     orientation, rgb = orientation_of(image), in_srgb(image)
     if rgb.has_transparency_data:
         rgba = rgb.convert("RGBA")
@@ -310,6 +310,6 @@ def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
 @functools.cache
 def _warn_of_range() -> None:
     _log.warning(
-        "images of more than 8 bits are read by the ranges of their types, as neither a set nor "
-        "the reading of an encoder says another"
+        "images of more than 8 bits are scaled by the limits of their types, as neither a set "
+        "nor an encoder defines a range"
     )

@@ -1,4 +1,4 @@
-"""DICOM: frames in the units of their modality, with the window in which they are shown."""
+"""DICOM: frames in modality units, with their display window."""
 
 from dataclasses import replace
 from typing import Any, BinaryIO
@@ -13,7 +13,7 @@ from pydicom.pixels.utils import pixel_array
 
 from mast.data.formats import Bands, as_bands, refuse_size
 
-# A plugin of pydicom, in the form that it asks for, for what it does not decode with Pillow.
+# A pydicom plugin, for compressions that it cannot decode with Pillow.
 _LS = uid.JPEGLSLossless, uid.JPEGLSNearLossless
 _OURS = uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1, *_LS
 DECODER_DEPENDENCIES = dict.fromkeys(_OURS, ("imagecodecs",))
@@ -25,8 +25,8 @@ def is_available(_syntax: str) -> bool:
 
 
 def decode_frame(content: bytes, runner: DecodeRunner) -> bytes:
-    """One frame as bytes; no memory is taken for more pixels than the DICOM says."""
-    if not content.rstrip(b"\0").endswith(b"\xff\xd9"):  # CharLS would look for it for seconds
+    """One frame as bytes; allocates no more than the declared pixels."""
+    if not content.rstrip(b"\0").endswith(b"\xff\xd9"):  # CharLS would search for seconds
         raise ValueError("a frame that is cut off")
     colors = runner.samples_per_pixel
     shape = (runner.rows, runner.columns, *[colors] * (colors > 1))
@@ -74,7 +74,7 @@ def read_dicom(file: BinaryIO, page: int, max_pixels: int | None = None) -> Band
 
 
 def _part(dicom: Any, page: int, sequence: str, keyword: str) -> Any:
-    """What of a DICOM has an element: a part for a frame or for all of them, or the whole."""
+    """The data set that has an element: that of the frame, of all frames, or the whole file."""
     frames = dicom.get("PerFrameFunctionalGroupsSequence", [])[page : page + 1]
     groups = (*frames, *dicom.get("SharedFunctionalGroupsSequence", []))
     parts = (part for group in groups for part in group.get(sequence, []))
@@ -82,7 +82,7 @@ def _part(dicom: Any, page: int, sequence: str, keyword: str) -> Any:
 
 
 def _window(dicom: Any) -> tuple[float, float] | None:
-    """The first that it has."""
+    """The first element that exists."""
     center, width = (np.ravel(dicom.get(f"Window{of}", [])) for of in ("Center", "Width"))
     if not (len(center) and len(width) and width[0] > 0):
         return None

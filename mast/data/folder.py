@@ -15,7 +15,7 @@ from mast.data.decode import Opened, open_image
 from mast.data.formats import ARRAY, DICOM, HEIF, UNREAD, begins_as_image, extensions
 from mast.data.source import WHOLE, SetDescription, Source, numbered, part_of, parts_among
 
-# What systems and stores put there: thumbnails, recycle bins, snapshots, what was mended.
+# Folders of operating systems: thumbnails, recycle bins, snapshots, recovered files.
 _SYSTEM = frozenset(
     ("@eadir", "__macosx", "#recycle", "@recycle", "$recycle.bin", "#snapshot", "lost+found",
      "@recently-snapshot", "system volume information", "network trash folder")
@@ -27,14 +27,14 @@ Found = tuple[str, int, int]  # path below the folder, bytes and time of modific
 
 
 def walk(root: Path) -> tuple[list[Found], list[str]]:
-    """Looks through a folder at any depth; hidden files and folders are left out.
+    """Scan a folder at any depth, without hidden files and folders.
 
-    Arrays count as images only if they are the majority. Links are followed last, so that a folder
-    below `root` goes by its own path, and each folder is read once.
+    Arrays count as images only if they are the majority. Links are followed last, so that folders
+    below `root` keep their own path, and each folder is read once.
 
     Returns:
-        Every image, of which bytes and time are -1 if it is no file, so that it is counted as
-        broken; and the paths of files of a kind that is not read and may be images.
+        Every image, with size and time -1 if it is no regular file, so that it counts as broken;
+        and paths of files of unsupported formats that may be images.
     """
     images, unread, seen = list[Found](), list[str](), set[tuple[int, int]]()
     folders, links = [""], deque[str]()
@@ -49,7 +49,7 @@ def walk(root: Path) -> tuple[list[Found], list[str]]:
                 if (status.st_dev, status.st_ino) in seen:
                     continue
                 seen.add((status.st_dev, status.st_ino))
-                # One after the other: an entry knows all of its file, which adds up.
+                # One entry at a time, as each caches its file's metadata.
                 with os.scandir(path) as entries:
                     for entry in filter(wanted, entries):
                         name = entry.name.lower()
@@ -79,8 +79,8 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_image(entry: os.DirEntry[str], name: str) -> bool:
-    """Whether a file without an ending is one by its content, or one with that of another kind."""
-    called = name.endswith(UNREAD)  # raw files begin as the TIFF of their preview does
+    """Whether a file without a known extension is an image by its content."""
+    called = name.endswith(UNREAD)  # camera raw files start like a TIFF
     if ending_of(name) and not called:
         return False
     try:
@@ -91,30 +91,30 @@ def _is_image(entry: os.DirEntry[str], name: str) -> bool:
 
 
 def wanted(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is the user's own: not hidden, and not made by a system."""
+    """Whether an entry is the user's: not hidden, and not of the operating system."""
     return not entry.name.startswith(".") and entry.name.lower() not in _SYSTEM
 
 
 def ending_of(path: str) -> str:
-    """The ending of a name in small letters; empty where it has none or a number, as DICOM has."""
+    """Extension in lower case; empty if it has none or a number, as in DICOM."""
     ending = os.path.splitext(path)[1].lower()
     return "" if ending[1:].isdecimal() else ending
 
 
 _log = logging.getLogger("mast")
-_NAMED = 3  # of what is left out, with its most common endings
-_STRAY = 0.1  # share of the images that may lie outside the folders of the classes
+_NAMED = 3  # most common extensions to list in a warning
+_STRAY = 0.1  # largest share of images outside class folders
 
 
 @final
 class Files(Source):
-    """Image files, by paths relative to a folder; one that changes once it is known is broken.
+    """Image files by relative path; a file that changes later counts as broken.
 
     Args:
-        name: What the user called the set.
+        name: The user's name of the set.
         root: The folder.
         files: Path, bytes and time of modification in ns of each.
-        labels: The class of each; empty where none has one.
+        labels: Class of each file; empty without labels.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Files(Source):
 
     @property
     def whereabouts(self) -> str:
-        """With the absolute path: a relative one means another folder elsewhere."""
+        """The absolute path, as a relative one depends on the current folder."""
         return os.path.join(os.path.abspath(self.root), self.name)
 
     def fingerprint(self) -> str:
@@ -149,12 +149,12 @@ class Files(Source):
 
 
 def read_folder(root: Path) -> Files:
-    """Every image below a folder, in the order of their relative paths; or one image file.
+    """All images below a folder, sorted by relative path; or a single image file.
 
-    If images lie in subfolders, at any depth, the first folder below the root is the class; up to a
-    tenth of them may lie in the root itself, and have no label. With more there are no labels, nor
-    where subfolders look like parts. Files of kinds that are not read are left out with a warning.
-    A folder that several links lead to is read once.
+    The first folder level is the class. Up to a tenth of the images may lie in the root itself,
+    without a label. With more, or if subfolders look like splits, there are no labels. Files of
+    unsupported formats are skipped with a warning. A folder with several links to it is read once.
+
     """
     if not root.is_dir():
         return Files(str(root), root.parent, [(root.name, *state_of(root))])
@@ -162,8 +162,8 @@ def read_folder(root: Path) -> Files:
     others = _unread(unread) if unread else ""
     if not found:
         raise UserError(
-            f"no image in {root}: looked at any depth for files that end in "
-            f"{', '.join(extensions())} (hidden ones are left out); {others}."
+            f"no image in {root}: expected files at any depth, not hidden, ending in "
+            f"{', '.join(extensions())}; {others}."
         )
     if others:
         _log.warning("%s: %s.", root, others)
@@ -171,32 +171,32 @@ def read_folder(root: Path) -> Files:
     paths = [path for path, _, _ in files]
     reason = no_classes(paths)
     if not reason and (doubt := doubt_of_classes(paths)):
-        _log.warning("%s: its subfolders are taken for classes, though %s.", root, doubt)
+        _log.warning("%s: using its subfolders as classes, although %s.", root, doubt)
     elif reason and any("/" in path for path in paths):
-        _log.warning("%s: no labels are read: %s.", root, reason)
+        _log.warning("%s: no labels, as %s.", root, reason)
     labels = [path.partition("/")[0] if "/" in path else "" for path in paths]
     return Files(str(root), root, files, () if reason else labels)
 
 
 def open_folder(spec: str, _root: Path, _download: bool) -> Files:
-    """Opens a folder, or one image file, by its path, which is there."""
+    """Opens an existing folder or image file."""
     path = named(spec)
     kind = special(path)
     called = path.name.lower().endswith(extensions())
     if not path.is_dir() and (kind or not (called or begins_as_image(read_bytes(path, 132)))):
         raise UserError(
-            f"{spec} is {kind or 'no image'}: expected the folder that holds the images, or a file "
-            f"that ends in {', '.join(extensions())}."
+            f"{spec} is {kind or 'no image'}: expected a folder of images, or a file "
+            f"ending in {', '.join(extensions())}."
         )
     return read_folder(path)
 
 
 def describe_folder(spec: str, _root: Path, _download: bool) -> SetDescription:
-    """The parts of a folder: `train`, `val` and `test` below it, or all of it where none is."""
+    """The parts of a folder: its `train`, `val` and `test`, or without these the whole."""
     root = named(spec)
     if not os.path.isdir(root):
         raise UserError(
-            f"no folder {root}; give one with `train` and `test`, or a folder per class, below it"
+            f"no folder {root}: expected one with `train` and `test`, or a subfolder per class"
         )
     names = _subfolders(root)
     parts = parts_among(names) or {
@@ -209,14 +209,14 @@ def describe_folder(spec: str, _root: Path, _download: bool) -> SetDescription:
         return SetDescription({WHOLE: spec})  # `./factors` stays a folder
     if others := sorted(set(names) - {name for of in parts.values() for name in of}):
         _log.warning(
-            "%s: %d subfolders that are not called as parts are left out: %s.",
+            "%s: ignoring %d subfolders that are not named like splits: %s.",
             root, len(others), _some(others),
         )  # fmt: skip
     return SetDescription({part: str(root / name) for part, (name,) in parts.items()})
 
 
 def no_classes(paths: Sequence[str]) -> str:
-    """Why the subfolders of a folder are no classes of its images; empty if they are."""
+    """Why subfolders are not classes; empty if they are."""
     below = _below(paths)
     if not below:
         return "no image lies in a subfolder"
@@ -230,7 +230,7 @@ def no_classes(paths: Sequence[str]) -> str:
 
 
 def doubt_of_classes(paths: Sequence[str]) -> str:
-    """Why the classes may be the folders of another level; empty if nothing says so."""
+    """Why classes may be at another folder level; empty otherwise."""
     below = _below(paths)
     (first, *others) = below.values()
     same = others and len(first) > 1 and "" not in first and all(of == first for of in others)
@@ -240,7 +240,7 @@ def doubt_of_classes(paths: Sequence[str]) -> str:
 
 
 def _below(paths: Sequence[str]) -> dict[str, set[str]]:
-    """The subfolders of each subfolder with an image; "" where an image lies in it."""
+    """Subfolders with images of each subfolder; "" for images directly in it."""
     below: dict[str, set[str]] = {}
     for folder in sorted({path.rpartition("/")[0] for path in paths} - {""}):
         first, _, rest = folder.partition("/")
@@ -249,7 +249,7 @@ def _below(paths: Sequence[str]) -> dict[str, set[str]]:
 
 
 def _subfolders(root: Path) -> list[str]:
-    """Names of the folders in a folder; none where it cannot be read."""
+    """Names of the folders in a folder; none if it is unreadable."""
     try:
         return sorted(entry.name for entry in filter(is_folder, filter(wanted, os.scandir(root))))
     except OSError:
@@ -257,7 +257,7 @@ def _subfolders(root: Path) -> list[str]:
 
 
 def _unread(paths: list[str]) -> str:
-    """How many files are left out because their kind is not read, and what to do about it."""
+    """Number of skipped files of unsupported formats, and a remedy."""
     counts = Counter(map(ending_of, paths))
     kinds = ", ".join(
         f"{count} {ending or 'without an ending'}" for ending, count in counts.most_common(_NAMED)
@@ -269,10 +269,7 @@ def _unread(paths: list[str]) -> str:
         if any(counts[ending] for ending in endings):
             install = f"`pip install 'mast-ssl[{extra}]'` to read {', '.join(endings)}"
             advice = f"{install}, or {advice}"
-    return (
-        f"{len(paths)} files of kinds that are not read ({kinds}) are left out: {_some(paths)}; "
-        f"{advice}"
-    )
+    return f"skipped {len(paths)} files of unsupported formats ({kinds}): {_some(paths)}; {advice}"
 
 
 def _some(paths: list[str]) -> str:

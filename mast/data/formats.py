@@ -1,7 +1,7 @@
-"""Image files of every format: which are read, which are refused, and what those of any depth hold.
+"""Formats of image files: supported and refused ones, and decoding beyond 8 bits.
 
-Pillow opens images of 8 bits; `Bands` are all others: what tifffile and imagecodecs decode, arrays
-and DICOM. A file that would take minutes or more pixels than allowed is refused before.
+Pillow opens 8-bit images; `Bands` are all others: tifffile and imagecodecs, arrays and DICOM. Files
+that would take minutes, or have too many pixels, are refused before decoding.
 
 Legend: H height, W width, C channels.
 """
@@ -26,11 +26,11 @@ EXTENSIONS = (
     ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm",
     ".jfif", ".jpe", ".jfi", ".jif", ".mpo", ".dib", ".apng", ".gif", ".pbm",
 )  # fmt: skip
-ARRAY = ".npy"  # may as well hold features or labels of images beside it
+ARRAY = ".npy"  # may also contain features or labels
 DICOM = (".dcm", ".dicom")  # read where the extra dicom is installed
 HEIF = (".heic", ".heif", ".hif", ".heics")  # read where the extra heif is installed
 AVIF = ".avif"  # read where Pillow was built with it, as its wheels are
-# What is left out with a warning: raw files of cameras, and images of other kinds.
+# Skipped with a warning: camera raw files, and other image formats.
 UNREAD = (
     ".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos",
     ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f",
@@ -39,16 +39,16 @@ UNREAD = (
     *DICOM, *HEIF, AVIF,
 )  # fmt: skip
 _DATE = re.compile(r"\d{4}:\d\d:\d\d( \d\d:\d\d:\d\d)?")  # as EXIF writes one
-# What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
-# EPS is a program, which it runs.
+# Pillow's names of accepted formats, independent of the extension. Of its forty others, EPS is a
+# program, which Pillow runs.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "AVIF", "HEIF")
 
 
 @functools.cache
 def extensions() -> tuple[str, ...]:
-    """The endings of the images that are read here, of some where their extra is installed.
+    """Supported file extensions, some only with their extra.
 
-    Pillow opens HEIC from then on.
+    Also registers HEIC with Pillow.
     """
     read = EXTENSIONS + ((AVIF,) if features.check("avif") else ())
     read += DICOM if find_spec("pydicom") else ()
@@ -62,14 +62,14 @@ def extensions() -> tuple[str, ...]:
 
 @functools.cache
 def formats() -> tuple[str, ...]:
-    """Those of `_FORMATS` that this Pillow reads."""
+    """Formats of `_FORMATS` that this Pillow supports."""
     extensions()
     Image.init()
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
 def begins_as_image(begin: bytes) -> bool:
-    """Whether a file of such 132 bytes, called whatever, is an image of a format that is read."""
+    """Whether a file's first 132 bytes are those of a supported format."""
     if begin.startswith(b"BM"):
         return begin[6:10] == bytes(4)
     if begin.startswith(b"P"):
@@ -82,21 +82,21 @@ def begins_as_image(begin: bytes) -> bool:
 
 # ----------------------------------------------------------------------------- what is refused
 
-_TILE = 4096**2  # pixels that a tile may have beyond those of a small image
+_TILE = 4096**2  # pixels by which a tile may exceed a small image
 
 
 def refuse_size(width: int, height: int, max_pixels: int | None = None) -> None:
-    """Raises ValueError where a file declares more pixels than it may have, or Pillow decodes."""
+    """Raise ValueError if a file declares more pixels than allowed."""
     most = max_pixels or 2 * (Image.MAX_IMAGE_PIXELS or math.inf)
     if width * height > most:
         raise ValueError(
-            f"{width} × {height} pixels (width × height) exceed the limit of {most:,}: could be a "
-            "decompression bomb; max_pixels allows more"
+            f"expected at most {most:,} pixels, got {width} × {height} (width × height): could be "
+            "a decompression bomb; max_pixels raises the limit"
         )
 
 
 def needed_chunks(png: bytes) -> bytes:
-    """A PNG with no other chunks than those of its pixels, their opacity and orientation."""
+    """A PNG with only the chunks of pixels, opacity and orientation."""
     parts, at = [png[:8]], 8
     while at < len(png):
         end = at + 12 + int.from_bytes(png[at : at + 4], "big")
@@ -108,13 +108,13 @@ def needed_chunks(png: bytes) -> bytes:
 
 
 def load_pixels(image: Image.Image) -> None:
-    """Decodes an opened image; one of a format that is not read, only if that was done before."""
+    """Decode an opened image; raises for unsupported formats unless already decoded."""
     waits = isinstance(image, ImageFile.StubImageFile) or getattr(image, "tile", None)
     if waits and image.format not in (*formats(), "MPO"):  # MPO is a JPEG with more images in it
-        raise ValueError(f"the format {image.format} is not read")
+        raise ValueError(f"unsupported format {image.format}")
     try:
         image.load()
-    except ValueError:  # of a text behind the pixels of a PNG, which are there
+    except ValueError:  # damaged text after the complete pixels of a PNG
         if image.format != "PNG" or getattr(image, "tile", None):
             raise
 
@@ -132,16 +132,16 @@ _NOT_OWN = 1 | 4  # bits of a page that is a smaller version or a mask of anothe
 @final
 @dataclass(frozen=True)
 class Bands(AbstractContextManager["Bands"]):
-    """The values of an image, opened as Pillow opens others.
+    """An image of any depth, with an interface like Pillow's.
 
     Attributes:
-        values_HWC: Integers or floats, as the file has them.
-        bits: How many of an integer's the file says that it uses; None: all.
+        values_HWC: Integers or floats of the file.
+        bits: Bits that integers use, as declared by the file; None for all.
         inverted: Whether the smallest value is white.
-        alpha_HW: Opacity in [0, 1], where the file has it.
-        no_data: The value that the file says to stand for none.
-        window: The values that the file says to show as black and as white.
-        pages: Numbers of the file's pages that are images of their own, if this is the first.
+        alpha_HW: Opacity in [0, 1], if any.
+        no_data: The file's value for "no data".
+        window: The file's values to display as black and as white.
+        pages: Numbers of the file's pages that are separate images, if this is the first.
     """
 
     values_HWC: np.ndarray
@@ -182,16 +182,16 @@ class Bands(AbstractContextManager["Bands"]):
         return replace(self, values_HWC=change(self.values_HWC), alpha_HW=alpha_HW)
 
     def crop(self, box: tuple[int, int, int, int]) -> "Bands":
-        """The part from left and top up to right and bottom, which lie inside."""
+        """Crop to left, top, right, bottom, which must lie inside."""
         left, top, right, bottom = box
         return self._each(lambda x_HWC: x_HWC[top:bottom, left:right])
 
     def turned(self, orientation: int) -> "Bands":
-        """With an EXIF orientation undone."""
+        """Apply an EXIF orientation."""
         return self._each(lambda x_HWC: undo_orientation(x_HWC, orientation))
 
     def close(self) -> None:
-        """Nothing is open: the file was read whole."""
+        """No-op, as no file is open."""
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -204,16 +204,16 @@ def is_deep(bands: Bands) -> bool:
 
 
 def orientation_of(image: Image.Image) -> int:
-    """The EXIF orientation of an image, 1 to 8; 1 where there is none."""
+    """The EXIF orientation of an image, 1 to 8; 1 without one."""
     try:
         orientation = image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # Pillow raises many kinds here, and a damaged tag does not spoil the pixels
+    except Exception:  # Pillow raises many types here; a damaged tag does not affect pixels
         return 1
     return orientation if orientation in range(2, 9) else 1
 
 
 def date_taken(image: "Image.Image | Bands") -> str:
-    """The EXIF date of a photo, such as "2026:11:29 15:47:05"; "" where there is none."""
+    """The EXIF date of a photo, such as "2026:11:29 15:47:05"; "" without one."""
     try:
         exif = image.getexif()  # type: ignore[union-attr]
         date = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal)
@@ -223,16 +223,16 @@ def date_taken(image: "Image.Image | Bands") -> str:
 
 
 def undo_orientation(x_HWC: np.ndarray, orientation: int) -> np.ndarray:
-    """Pixels in the order in which they are seen."""
+    """Pixels in display order."""
     x_HWC = x_HWC.swapaxes(0, 1) if orientation in (5, 6, 7, 8) else x_HWC
     x_HWC = x_HWC[::-1] if orientation in (3, 4, 7, 8) else x_HWC
     return x_HWC[:, ::-1] if orientation in (2, 3, 6, 7) else x_HWC
 
 
 def page_numbers(image: "Image.Image | Bands") -> Sequence[int]:
-    """Which pages or frames of a file, open at the first, are images of their own.
+    """Pages or frames of a file, open at the first, that are separate images.
 
-    A photo's previews (MPO) are not, nor are overviews and masks of a TIFF.
+    Excludes previews (MPO), and overviews and masks of a TIFF.
     """
     if isinstance(image, Bands):
         return image.pages
@@ -252,7 +252,7 @@ def page_numbers(image: "Image.Image | Bands") -> Sequence[int]:
 def read_deep(
     image: ImageFile.ImageFile, content: BinaryIO, page: int, max_pixels: int | None
 ) -> Bands | None:
-    """What Pillow would lose of an image that it opened at a page; None where it loses nothing."""
+    """The image as `Bands` if Pillow would lose information; otherwise None."""
     if image.format == "TIFF" and not _is_plain(image):
         return read_tiff(content, page, max_pixels)
     if image.format == "PNG" and not page and str(image.tile[0].args).endswith(";16B"):
@@ -264,7 +264,7 @@ def read_deep(
         return bands.turned(orientation_of(image))
     if image.format != "PPM":
         return None
-    if image.mode in ("F", "I"):  # which Pillow has brought to 16 bits
+    if image.mode in ("F", "I"):  # scaled to 16 bits by Pillow
         bands = Bands.of(image)
         return bands if image.mode == "F" else as_bands(bands.values_HWC.astype(np.uint16))
     (part,) = image.tile
@@ -278,7 +278,7 @@ def read_deep(
 
 
 def _is_plain(image: ImageFile.ImageFile) -> bool:
-    """Whether a TIFF has 8 bits at most, and gray or colors, with opacity or without."""
+    """Whether a TIFF has at most 8 bits, in gray or color, with or without opacity."""
     tag = cast(TiffImagePlugin.TiffImageFile, image).tag_v2.get
     extra = tag(_SAMPLES, 1) - _COLORS.get(tag(_PHOTOMETRIC, 1), 1)
     return (
@@ -289,7 +289,7 @@ def _is_plain(image: ImageFile.ImageFile) -> bool:
 
 
 def read_array(file: BinaryIO, max_pixels: int | None = None) -> Bands:
-    """The array of a .npy file: (H, W), (H, W, C), or (C, H, W) where C cannot be the last."""
+    """The array of a .npy file: (H, W), (H, W, C), or (C, H, W) if C cannot be last."""
     from numpy.lib import format as npy
 
     is_old = npy.read_magic(file) == (1, 0)
@@ -299,8 +299,8 @@ def read_array(file: BinaryIO, max_pixels: int | None = None) -> Bands:
     ends = len(shape) == 3 and shape[2] <= MOST_CHANNELS
     if (len(shape) != 2 and leads == ends) or min(shape) < 1 or dtype.hasobject:
         raise ValueError(
-            f"an array of {dtype} of shape {shape}, where (H, W), (H, W, C) and (C, H, W) are read "
-            f"with 1 to {MOST_CHANNELS} channels" + ", if only one axis can be these" * leads
+            f"expected an array (H, W), (H, W, C) or (C, H, W) with 1 to {MOST_CHANNELS} channels"
+            f"{', on one axis only' * leads}, got {dtype} of shape {shape}"
         )
     height, width = shape[1:] if leads else shape[:2]
     refuse_size(width, height, max_pixels)
@@ -311,7 +311,7 @@ def read_array(file: BinaryIO, max_pixels: int | None = None) -> Bands:
 
 
 def read_tiff(file: BinaryIO, page: int, max_pixels: int | None = None) -> Bands:
-    """A page of a TIFF, of any depth and of up to 16 channels."""
+    """A page of a TIFF, of any depth, with up to 16 channels."""
     from tifffile import TiffFile, TiffPage, logger
 
     logger().setLevel("CRITICAL")  # tags that it cannot read, and that do not matter here
@@ -345,39 +345,39 @@ def read_tiff(file: BinaryIO, page: int, max_pixels: int | None = None) -> Bands
 
 
 def _refuse_tiff(page: Any, file: Any, max_pixels: int | None) -> None:
-    """Raises ValueError of a page that is cut off, made to take memory, or of a kind not read."""
+    """Raise ValueError for a page that is truncated, malicious or unsupported."""
     codec, samples, bits = page.compression, page.samplesperpixel, page.bitspersample
     sides = page.imagewidth, page.imagelength, page.tilewidth, page.tilelength, page.rowsperstrip
     if not all(isinstance(number, int) for number in (*sides, samples, bits)):
-        raise ValueError("a TIFF with several sizes, or other bits for each band")
+        raise ValueError("unsupported TIFF: bands of different sizes or bits")
     pixels, tile = page.imagewidth * page.imagelength, page.tilewidth * page.tilelength
     refuse_size(page.imagewidth, page.imagelength, max_pixels)
     if tile > max(pixels, _TILE) or max(page.imagedepth, page.tiledepth) > 1:
-        raise ValueError("a TIFF in volumes, or in tiles that are larger than it is")
+        raise ValueError("unsupported TIFF: volumes, or tiles larger than the image")
     # where Pillow does not read it; 6 is YCbCr, which JPEG decodes by itself
     if page.photometric not in (0, 1, 2, _CMYK) and (page.photometric, codec) != (6, 7):
-        raise ValueError(f"a TIFF of {page.photometric!r}, which is not read")
+        raise ValueError(f"unsupported TIFF: {page.photometric!r}")
     if page.dtype is None or samples > MOST_CHANNELS + 1:
-        raise ValueError(f"a TIFF of {samples} samples of {bits} bits")
+        raise ValueError(f"unsupported TIFF: {samples} samples of {bits} bits")
     ends = map(sum, zip(page.dataoffsets, page.databytecounts, strict=False))
     is_cut = codec > 1 and max(ends, default=0) > file.size
     if is_cut or len(page.dataoffsets) < math.prod(page.chunked):
-        raise ValueError("not all of its strips or tiles are there")
+        raise ValueError("some of its strips or tiles are missing")
 
 
 def as_bands(values_HWC: np.ndarray, bits: int | None = None, no_data: Any = None) -> Bands:
-    """An image of the values in a file, numbers of up to 64 bits in any order of bytes.
+    """An image from a file's values, numbers of up to 64 bits in any byte order.
 
     Args:
         values_HWC: The values.
-        bits: How many of each value are used.
-        no_data: What stands for no value, as a number or as text.
+        bits: Used bits per value.
+        no_data: Value for "no data", as a number or text.
     """
     if not 1 <= (channels := values_HWC.shape[2]) <= MOST_CHANNELS:
-        raise ValueError(f"{channels} channels, where 1 to {MOST_CHANNELS} are read")
+        raise ValueError(f"expected 1 to {MOST_CHANNELS} channels, got {channels}")
     dtype = values_HWC.dtype.newbyteorder("=")
     if dtype.kind not in "buif" or dtype.itemsize > 8:
-        raise ValueError(f"values of {dtype}, where integers and floats of up to 64 bits are read")
+        raise ValueError(f"expected integers or floats of up to 64 bits, got {dtype}")
     if dtype.kind == "b":
         dtype, values_HWC = np.dtype(np.uint8), values_HWC * np.uint8(255)
     missing = None

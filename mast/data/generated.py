@@ -1,16 +1,15 @@
-"""`factors` and `toys`: generated images in which six properties vary independently of each other.
+"""`factors` and `toys`: generated images of six independent properties.
 
-Labels are drawn first, and every image from its labels. Each property is a balanced classification
-task (docs/data.md has them all), so that it is known beforehand which task needs which property,
-and which operator's invariance destroys it (`DESTROYED_BY`). A horizontal flip swaps both pairs of
-diagonals, so what is invariant to it reaches 50 % at most, and the left and right columns of the
-grid. Everything else is chance and belongs to no task.
+Labels are drawn first, then every image from its labels. Each property is a balanced classification
+task (listed in docs/data.md), so it is known in advance which property a task needs, and invariance
+to which operator destroys it (`DESTROYED_BY`). A horizontal flip swaps both pairs of diagonals, so
+flip-invariant features reach at most 50 % on orientation, and the left and right columns of the
+grid. All else is random and belongs to no task.
 
-One world is drawn by two tables of numbers. With those of `toys` a small encoder at 32 pixels
-learns each task: larger objects with distinct outlines, saturated, with a larger eye and a tighter
-grid, which a shift can outdo, on an even gray ground with little noise. Stripes and checkers that
-are bright on the same share of the surface were not told apart, even with labels; so the share
-differs by class.
+The two sets differ in a table of parameters. Those of `toys` let a small encoder at 32 pixels learn
+each task: larger, saturated objects with distinct outlines, a larger eye and a tighter grid, which
+shifts can cross, on an even gray ground with little noise. Stripes and checkers with equal bright
+area could not be distinguished even with labels, so the bright area differs by class.
 
 Pixels are computed as float32 in [0, 1] and returned as uint8.
 
@@ -52,25 +51,25 @@ BLUR = (0.0, 0.018, 0.036)  # standard deviation as a share of the side
 
 
 class Generated(Source):
-    """Images drawn from labels; the same split, size and index give the same pixels everywhere.
+    """Images drawn from labels; equal split, size and index give equal pixels on any machine.
 
     Args:
-        split: "train", "val" or "test"; they share no random number.
-        count: Number of images; a smaller set is the beginning of a larger one.
+        split: "train", "val" or "test", with independent random numbers.
+        count: Number of images; smaller sets are prefixes of larger ones.
         side: Side of an image in pixels.
 
     Attributes:
-        word: What the set is called.
+        word: Name of the set.
         tasks: The class names of every task.
-        drawing: Raised when a change alters the pixels, so that caches are rebuilt.
+        drawing: Version of the pixels; raise it to rebuild caches.
     """
 
     word: ClassVar[str]
     tasks: ClassVar[Mapping[str, tuple[str, ...]]]
     drawing: ClassVar[int] = 2
 
-    # Lengths are shares of the side, or of the object's radius where they lie on it.
-    easy: ClassVar[bool]  # an even ground, patterns along the eye or across, of unlike shares
+    # Lengths are shares of the side, or of the object's radius for its parts.
+    easy: ClassVar[bool]  # even ground; patterns along or across the eye; different bright areas
     radius: ClassVar[tuple[float, float]]
     grid: ClassVar[tuple[float, float, float]]  # of the centres: the first, the step, the shift
     turn: ClassVar[float]  # degrees
@@ -90,7 +89,7 @@ class Generated(Source):
         self._count = SPLITS[split] if count is None else count
         self.name = f"{self.word}@{split}"
         if self._count < 1:
-            raise UserError(f"{self.name}:{count} has no image: expected a count of 1 or more.")
+            raise UserError(f"data: expected a count of 1 or more, got {self.name}:{count}")
         self.side = side
         self._stream = list(SPLITS).index(split)
         self.classes = dict(self.tasks)
@@ -101,7 +100,7 @@ class Generated(Source):
 
     @property
     def whereabouts(self) -> str:
-        """With the count: sets of other counts have caches of their own."""
+        """The name with the count, as sets of other counts have separate caches."""
         return f"{self.name}:{self._count}"
 
     @classmethod
@@ -111,21 +110,21 @@ class Generated(Source):
         match = re.fullmatch(rf"{word}(?:@(\w+)(?::(\d+))?)?", spec)
         if match is None:
             raise UserError(
-                f"{spec!r} is no set: expected {word}, {word}@test or {word}@train:4096"
+                f"data: expected {word}, {word}@test or {word}@train:4096, got {spec!r}"
             )
         split, count = match.groups()
         return cls(split or "train", int(count) if count else None)
 
     @classmethod
     def described(cls, spec: str, _root: Path, _download: bool) -> SetDescription:
-        """The parts of `word`, or of `word:N`: N images to learn from, and a quarter to others."""
+        """The parts of `word`, or of `word:N`: N to train, a quarter each to validate and test."""
         word, _, count = spec.partition(":")
         if "@" in word:
             refuse_split(spec)
         if not count:
             return SetDescription({part: f"{word}@{part}" for part in PARTS})
         if not count.isdecimal() or int(count) < 4:
-            raise UserError(f"expected {word}:N with 4 training images or more, got {spec}")
+            raise UserError(f"data: expected {word}:N with 4 training images or more, got {spec}")
         few = {part: int(count) // (1 if part == "train" else 4) for part in PARTS}
         return SetDescription({part: f"{word}@{part}:{few[part]}" for part in PARTS})
 
@@ -143,7 +142,7 @@ class Generated(Source):
 
     @classmethod
     def draw(cls, labels: Mapping[str, int], side: int, random: np.random.Generator) -> np.ndarray:
-        """Draws one image, (side, side, 3) uint8, from the class of every task."""
+        """Draw an image, (side, side, 3) uint8, from its classes."""
         shape, color, orientation, position, texture, sharpness = (labels[task] for task in CLASSES)
         radius, (first, step, shift) = random.uniform(*cls.radius), cls.grid
         row, column = divmod(position, 3)
@@ -194,7 +193,7 @@ class Generated(Source):
     ) -> np.ndarray:
         """The share of the light tone on the surface, in [0, 1]; if easy, unlike by class."""
         phase_u, phase_v, *turns = random.uniform(0, 2 * np.pi, 3 - cls.easy).astype(np.float32)
-        # Turned by chance against the object, so that a pattern says nothing of the orientation.
+        # Randomly turned against the object, so that patterns do not reveal the orientation.
         tilt = np.float32(np.pi / 2 * random.integers(2)) if cls.easy else turns[0]
         frequency = np.float32(2 * np.pi / cls.wave)
         cos, sin = frequency * np.cos(tilt), frequency * np.sin(tilt)
@@ -220,7 +219,7 @@ class Generated(Source):
 
 
 def _balanced(classes: int, count: int, seed: tuple[int, int]) -> np.ndarray:
-    """Labels (N,): every run of `classes` images from the start holds each class once."""
+    """Labels (N,): each consecutive block of `classes` images has every class once."""
     blocks = np.tile(np.arange(classes), (-(-count // classes), 1))
     return np.random.default_rng(seed).permuted(blocks, axis=1).ravel()[:count].astype(np.int64)
 
@@ -248,8 +247,8 @@ class Toys(Generated):
     shapes = (0.9,), (0.8,), (0.64,), (0.6, 0.8, 0.6), (1.0, 0.33), (0.76, 0.22)
 
 
-# Signed distances to outlines, negative inside, in coordinates of the object: the origin at its
-# centre, u along the direction in which it looks, v across, its radius 1.
+# Signed distances to outlines, negative inside, in object coordinates: origin at the center,
+# u along the direction in which it looks, v across, radius 1.
 
 
 def _star(u: np.ndarray, v: np.ndarray, along: float, across: float, inner: float) -> np.ndarray:

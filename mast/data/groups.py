@@ -1,4 +1,4 @@
-"""What images belong to, such as a patient, a video or a file: no split parts those of one.
+"""Groups of images, such as a patient, a video or a file, that no split divides.
 
 Legend: N images.
 """
@@ -14,13 +14,13 @@ from mast.data.pieces import file_of, split_cut
 
 
 def groups_of(units: Sequence[str]) -> np.ndarray | None:
-    """Numbers (N,) of what images belong to; None where each is alone."""
+    """Group numbers (N,) of images; None if every image is its own group."""
     names, group_N = np.unique(units, return_inverse=True)
     return None if len(names) == len(units) else group_N
 
 
 def group_names(spec: str, identifiers: Sequence[str], groups: str) -> tuple[str, ...]:
-    """The group of each image of a set, by a column, a level or a pattern."""
+    """The group of each image of a set, by a column, a folder level or a pattern."""
     files, columns = list(map(file_of, identifiers)), columns_of(split_cut(spec)[0])
     if groups in columns:
         names = [columns[groups].get(file) for file in files]
@@ -30,16 +30,16 @@ def group_names(spec: str, identifiers: Sequence[str], groups: str) -> tuple[str
         try:
             pattern = re.compile(groups)
         except re.error as error:
-            raise UserError(f"groups is {groups!r}, no regular expression: {error}") from error
+            raise UserError(f"groups: {groups!r} is no regular expression: {error}") from error
         if pattern.groups != 1:
-            raise UserError(f"groups is {groups!r}: expected one group in it, got {pattern.groups}")
+            raise UserError(f"groups: expected one group in {groups!r}, got {pattern.groups}")
         names = [found and found[1] for found in map(pattern.search, files)]
     else:
         others = ("a level of subfolders such as 1", "a pattern such as '(p[0-9]+)-'")
         raise unknown("groups", groups, (*columns, *others))
     if missing := [file for file, name in zip(files, names, strict=True) if not name]:
         raise UserError(
-            f"groups is {groups!r}, and {len(missing)} of {len(files)} images have none: the first "
-            f"is {missing[0]}"
+            f"groups: {groups!r} fits no group of {len(missing)} of {len(files)} images, first "
+            f"{missing[0]}"
         )
     return tuple(map(str, names))

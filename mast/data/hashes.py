@@ -1,4 +1,4 @@
-"""Digests and perceptual hashes of images, which do not depend on the format of their file."""
+"""Digests and perceptual hashes of images, independent of the file format."""
 
 import hashlib
 import itertools
@@ -7,29 +7,29 @@ import math
 import numpy as np
 from PIL import Image
 
-FAINT = 64  # of a frequency from the median: what noise of one level of 256 in each pixel makes
-ALIKE = 8  # levels by which a border may differ from its corner
-COMMON = 308**2  # pixels in which sharpness is measured
-BITS = 24  # of a hash that must exceed it for the hash to count; docs/log.md
-# Of the 8 lowest frequencies along 32 pixels, as `scipy.fft.dct` has them.
+FAINT = 64  # clear distance of a frequency from the median (noise of one gray level)
+ALIKE = 8  # gray levels by which a border may differ from its corner
+COMMON = 308**2  # size in pixels for measuring sharpness
+BITS = 24  # clear bits that a hash needs to count; docs/log.md
+# Basis of the 8 lowest frequencies over 32 pixels, as in `scipy.fft.dct`.
 _COSINES = 2 * np.cos(np.pi / 64 * np.outer(np.arange(8), np.arange(1, 64, 2)))
 _ODD = np.array([1, -1] * 4)
 
 
 def pixel_digest(sheets_SHWC: np.ndarray) -> bytes:
-    """A digest of all pixels of an image, uint8, and of its shape."""
+    """Digest of an image's pixels (uint8) and shape."""
     digest = hashlib.blake2b(repr(sheets_SHWC.shape).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(sheets_SHWC).data)
     return digest.digest()
 
 
 def sharpness_and_border(image_HWC: np.ndarray) -> tuple[float, float]:
-    """How sharp an image is, and which share of it is a plain border.
+    """Sharpness of an image, and the share of its plain border.
 
-    Both compare copies of one photo, whatever their sizes. Sharpness is the deviation of the
-    Laplacian in gray levels, of the image resized to `COMMON` pixels; enlarged, blurred or
-    compressed copies have less than the original. The border is what is connected with a corner and
-    has its color: bars, frames and the corners of a turned photo, which show nothing more.
+    Both are comparable between copies of different size. Sharpness is the standard deviation of the
+    Laplacian in gray levels, with the image resized to `COMMON` pixels; enlarged, blurred or
+    compressed copies have less than the original. The border is the region connected to a corner
+    with its color: bars, frames and the corners of a rotated photo.
     """
     import cv2
 
@@ -45,30 +45,32 @@ def sharpness_and_border(image_HWC: np.ndarray) -> tuple[float, float]:
     gray_HW = cv2.cvtColor(small_HWC, cv2.COLOR_RGB2GRAY).astype(np.float32)
     inside_HW = cv2.dilate(found_HW, np.ones((5, 5), np.uint8))[1:-1, 1:-1] == 0
     detail = cv2.Laplacian(gray_HW, cv2.CV_32F)[inside_HW]
-    # Without its border the photo would have been enlarged by so much.
+    # The resize factor without the border.
     return float(detail.std()) * (1 - border) if detail.size else 0.0, border
 
 
 def perceptual_hashes(image_HWC: np.ndarray) -> np.ndarray:
-    """Hashes of an image that brightness, hue, blur, noise and compression hardly change.
+    """Perceptual hashes, robust to brightness, hue, blur, noise and compression.
 
-    Bits say which of the 64 lowest frequencies of the gray image, resized to 32 by 32 pixels, are
-    above their median, as those of `imagehash.phash`.
+    Each bit tells whether one of the 64 lowest frequencies of the gray image, resized to 32 by 32
+    pixels, exceeds their median, as in `imagehash.phash`.
 
     Args:
         image_HWC: (H, W, 3) uint8.
 
     Returns:
-        (8, 64) int8, -1 or 1, of the image as it is, then mirrored and turned by quarters; 0 where
-        fewer than 24 bits are clear, as in images of one color or that vary along one axis.
+        (8, 64) int8, -1 or 1, for the image and its mirrored and quarter-turned versions; 0 if
+        fewer than 24 bits are clear, as for images of one color or that vary along one axis.
     """
     gray = Image.fromarray(image_HWC).convert("L")
     gray_HW = np.array(gray.resize((32, 32), Image.Resampling.LANCZOS), np.float64)
     low_88 = _COSINES @ gray_HW @ _COSINES.T
-    ways = [low_88, low_88 * _ODD]  # to mirror an image turns the signs of its odd frequencies
+    ways = [low_88, low_88 * _ODD]  # mirroring flips the signs of odd frequencies
     for way in range(6):
-        ways.append(ways[way].T * _ODD[:, None])  # as to turn it by a quarter does of its columns
+        ways.append(ways[way].T * _ODD[:, None])  # a quarter turn flips those of the columns
     low_TB = np.reshape([*ways[::2], *ways[1::2]], (8, 64))
     low_TB -= np.median(low_TB, axis=1, keepdims=True)
-    clear_T1 = (np.abs(low_TB[:, 1:]) > FAINT).sum(axis=1, keepdims=True) >= BITS  # without a mean
+    clear_T1 = (np.abs(low_TB[:, 1:]) > FAINT).sum(
+        axis=1, keepdims=True
+    ) >= BITS  # the mean does not count
     return (np.where(low_TB > 0, 1, -1) * clear_T1).astype(np.int8)

@@ -1,8 +1,8 @@
-"""Sets that torchvision and the Hugging Face hub know by name.
+"""Data sets of torchvision and the Hugging Face Hub, by name.
 
-Nothing is downloaded unless the user asked for it. Metrics are those of the transfer experiments of
-Kornblith et al. (2019), Do Better ImageNet Models Transfer Better?, which later work keeps; sets
-that are not among them report "top1".
+Nothing is downloaded unless requested. Metrics follow the transfer experiments of Kornblith et al.
+(2019), Do Better ImageNet Models Transfer Better?, and later work; sets not covered there report
+"top1".
 
 Legend: N images, P images of a split.
 """
@@ -43,15 +43,15 @@ from mast.data.source import (
 @final
 @dataclass(frozen=True)
 class Usual:
-    """How a set of torchvision is usually used.
+    """Usual splits of a torchvision set.
 
     Attributes:
-        train: The split to learn from.
-        val: The split to choose hyper-parameters by; None where a part of `train` is held out.
-        test: The split that is scored.
-        arguments: What torchvision's class takes beside its split.
-        parts: The splits of a set whose class has none: so many images of each class, drawn by a
-            fixed seed, and all others (None).
+        train: The training split.
+        val: The validation split; None to hold out a part of `train`.
+        test: The test split.
+        arguments: Further arguments of torchvision's class.
+        parts: Splits of a set without official ones: the number of images per class, drawn by a
+            fixed seed, or None for all others.
     """
 
     train: str = "train"
@@ -65,14 +65,14 @@ class Usual:
 CATALOGUE: dict[str, Usual] = {
     "CIFAR10": Usual(),
     "CIFAR100": Usual(),
-    # Thirty images per class, as the set's authors propose; its class of background is left out.
+    # Thirty images per class, as the authors propose; the background class is left out.
     "Caltech101": Usual(metric="mean_per_class", parts={"train": 30, "test": None}),
     "CLEVRClassification": Usual(test="val"),  # the official test set has no labels
     "Country211": Usual(val="valid"),
     "DTD": Usual(val="val", arguments={"partition": 1}),
-    # Balanced is what its authors propose for most uses.
+    # Its authors recommend Balanced for most uses.
     "EMNIST": Usual("balanced-train", test="balanced-test"),
-    # As CLIP's and VISSL's sizes; there is no official split.
+    # Sizes of CLIP and VISSL; there is no official split.
     "EuroSAT": Usual(parts={"train": 1000, "test": 500}),
     "FashionMNIST": Usual(),
     "FER2013": Usual(),
@@ -95,35 +95,35 @@ CATALOGUE: dict[str, Usual] = {
     "USPS": Usual(),
 }
 _SPLIT_ARGUMENTS = ("train", "split", "image_set", "version")
-_EXECUTED = ("LSUN", "LSUNClass")  # unpickle a file of the current folder, unverified
+_EXECUTED = ("LSUN", "LSUNClass")  # these unpickle a file of the current folder, unverified
 
 
 @final
 class TorchvisionSet(Source):
     """A data set of `torchvision.datasets`, such as CIFAR10 or Flowers102.
 
-    The split is the class's argument `train`, `split`, `image_set` or `version`; where it has none,
-    one of the catalogue's parts, or "all". `root` is the folder that holds the set.
+    The split is the class's argument `train`, `split`, `image_set` or `version`; without one, a
+    part of the catalog or "all". `root` is the folder that contains the set.
     """
 
     def __init__(self, name: str, split: str, root: Path, download: bool = False) -> None:
         from torchvision import datasets
 
-        # TorchvisionSet opens what a file holds, whatever that is, and EPS is a program.
+        # torchvision opens files of any format, and EPS is a program.
         EpsImagePlugin.gs_binary = False
         kind, base = getattr(datasets, name, None), datasets.VisionDataset
         if not (isinstance(kind, type) and issubclass(kind, base)) or kind is base:
             raise unknown("torchvision data set", name, sorted(datasets.__all__))
         if name in _EXECUTED:
             raise UserError(
-                f"torchvision's {name} is not opened, as it reads a pickle that it finds in the "
-                "current folder, which can run any code: give its images as a folder"
+                f"data: torchvision's {name} is not supported, as it unpickles a file of the "
+                "current folder, which can run any code; use a folder of its images"
             )
         self.name = f"torchvision:{name}@{split}"
         usual, parameters = CATALOGUE.get(name, Usual()), inspect.signature(kind).parameters
         key = next((key for key in _SPLIT_ARGUMENTS if key in parameters), None)
-        # A class without splits has one: were another name let through, training and test would
-        # share their images.
+        # Accept no other name for a class without splits, or training and test would share
+        # images.
         choices = {"train": ("train", "test"), None: (*usual.parts, WHOLE)}.get(key, (split,))
         if split not in choices:
             raise unknown(f"split of {name}", split, choices)
@@ -141,10 +141,10 @@ class TorchvisionSet(Source):
             arguments |= {"split": whole, "train": half != "test", "download": download}
         try:
             self._dataset = kind(**arguments)
-        except Exception as error:  # torchvision and what reads its files raise many kinds
-            hint = f" Name another root, or allow the download ({ROOT_AND_DOWNLOAD})."
+        except Exception as error:  # torchvision and its readers raise many types
+            hint = f" Choose another root, or allow the download ({ROOT_AND_DOWNLOAD})."
             hint = hint if isinstance(error, RuntimeError | OSError) and not download else ""
-            of = " is in one of its label files and not in another" * isinstance(error, LookupError)
+            of = " is missing from one of its label files" * isinstance(error, LookupError)
             raise UserError(f"torchvision's {name} in {root}: {error}{of}{hint}") from error
         self.targets, self.classes = {}, {}
         labels, self._index_N = labels_of(self.name, self._dataset), np.arange(len(self._dataset))
@@ -173,8 +173,8 @@ class TorchvisionSet(Source):
 def drawn(
     name: str, split: str, parts: Mapping[str, int | None], label_N: np.ndarray
 ) -> np.ndarray:
-    """The images (P,) of a split, ascending: of each class as many as `parts` says, or the rest."""
-    random, chosen = np.random.default_rng(0), []  # the same images everywhere, always
+    """Sorted images (P,) of a split: the number per class that `parts` gives, or the rest."""
+    random, chosen = np.random.default_rng(0), []  # fixed, so that splits are the same everywhere
     counts = [count for count in parts.values() if count is not None]
     needed = sum(counts) + len(parts) - len(counts)
     first = sum(counts[: list(parts).index(split)])
@@ -183,21 +183,21 @@ def drawn(
         members = random.permutation(np.flatnonzero(label_N == label))
         if len(members) < needed:
             raise UserError(
-                f"class {label} of {name} has {len(members)} images, and its splits need {needed} "
-                "or more: is the set complete?"
+                f"data: expected {needed} images or more of class {label} in {name}, got "
+                f"{len(members)}: is the set complete?"
             )
         chosen.append(members[first : None if count is None else first + count])
     return np.sort(np.concatenate(chosen))
 
 
 def open_torchvision(spec: str, root: Path, download: bool) -> TorchvisionSet:
-    """Opens torchvision:NAME@SPLIT, its split for training where none is named."""
+    """Opens torchvision:NAME@SPLIT; by default the training split."""
     name, _, split = spec.removeprefix("torchvision:").partition("@")
     return TorchvisionSet(name, split or "train", root, download)
 
 
 def describe_torchvision(spec: str, _root: Path, _download: bool) -> SetDescription:
-    """The splits that the catalogue names; train and test of a set that is not in it."""
+    """The splits of the catalog; train and test for sets not in it."""
     refuse_split(spec)
     usual = CATALOGUE.get(spec.removeprefix("torchvision:"), Usual())
     splits = {"train": usual.train, "val": usual.val, "test": usual.test}
@@ -205,11 +205,11 @@ def describe_torchvision(spec: str, _root: Path, _download: bool) -> SetDescript
 
 
 def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | None:
-    """The labels of a data set of torchvision, which has a name for them in every decade.
+    """The labels of a torchvision set, under any of their attribute names.
 
     Returns:
-        Labels (N,) int64, `UNLABELLED` of an image without one (STL10's unlabeled), and the
-        classes' names, which are numbers where it has no names; None for a set without labels.
+        Labels (N,) int64, `UNLABELLED` for images without one (STL10's unlabeled), and class
+        names, or numbers without names; None for a set without labels.
     """
     found = [
         getattr(dataset, attribute, None) for attribute in ("targets", "labels", "_labels", "y")
@@ -220,7 +220,7 @@ def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | N
         if pairs and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
             found.append([pair[at] for pair in pairs])
     for values in found:
-        with suppress(ValueError):  # lists of unequal length: no labels of one class an image
+        with suppress(ValueError):  # lists of unequal length: several classes per image
             label_N = np.asarray(values)
             if label_N.ndim == 1 and label_N.dtype.kind in "iu" and len(label_N):
                 break
@@ -230,32 +230,32 @@ def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | N
     names = _names(dataset) or tuple(map(str, range(highest + 1)))
     if len(label_N) != len(dataset) or highest >= len(names):
         raise UserError(
-            f"a label file of {name} does not fit its images or classes: {len(label_N)} labels up "
+            f"data: label file of {name} does not fit: {len(label_N)} labels up "
             f"to {highest} for {len(dataset)} images of {len(names)} classes"
         )
     return np.maximum(label_N.astype(np.int64), UNLABELLED), names
 
 
 def _names(dataset: Any) -> tuple[str, ...]:
-    # Places365 sorts its `classes` by name, whatever their numbers.
+    # Places365 sorts `classes` by name, not by number.
     numbers = getattr(dataset, "class_to_idx", None) or {}
     names = sorted(numbers, key=numbers.__getitem__)
     if sorted(numbers.values()) != list(range(len(numbers))):
         names = []
     for attribute in ("classes", "categories", "all_categories"):
         names = names or getattr(dataset, attribute, None) or []
-    # ImageNet has several words for a class.
+    # ImageNet has several names per class.
     return tuple(", ".join(name) if isinstance(name, tuple) else str(name) for name in names)
 
 
 @final
 class HuggingFaceSet(Source):
-    """A data set of the Hugging Face hub, or a local folder that `datasets` can load.
+    """A data set of the Hugging Face Hub, or a local folder that `datasets` can load.
 
-    Every ClassLabel column is a task, and every column of lists of them one of several labels;
-    where there is none, the column of text, whole numbers or lists that is called as labels are.
-    Without `download` only what is in `root`, the cache, is used. The images are those of `column`;
-    by its name, or the only one, if not given.
+    Every ClassLabel column is a task, every column of ClassLabel lists a multi-label task; without
+    any, a column of text, whole numbers or lists with a usual name. Without `download`, only the
+    cache `root` is used. Images come from `column`, by default the one with a usual name, or the
+    only one.
     """
 
     def __init__(
@@ -271,16 +271,16 @@ class HuggingFaceSet(Source):
         try:
             with _network(root, download) as places:
                 loaded = datasets.load_dataset(name, split=split, **places)
-        except Exception as error:  # the hub's client raises many kinds
-            hint = f" Only the cache was tried: allow the download ({ROOT_AND_DOWNLOAD})."
+        except Exception as error:  # the Hub's client raises many types
+            hint = f" Only the cache was tried; allow the download ({ROOT_AND_DOWNLOAD})."
             raise UserError(f"cannot load {self.name}: {error}{hint * (not download)}") from error
         features: dict[str, Any] = dict(loaded.features)
         images = [column for column, of in features.items() if type(of).__name__ == "Image"]
         if not images:
-            raise UserError(f"{self.name} has no column of images, only {', '.join(features)}")
+            raise UserError(f"{self.name}: expected a column of images, got {', '.join(features)}")
         self._column = image_column(self.name, images, column)
         self.targets, self.classes, self.multilabels = {}, {}, {}
-        # Of a list what it holds: lists are called List, LargeList or, in older versions, Sequence.
+        # The element type of a list: List, LargeList or, in older versions, Sequence.
         held = {name: getattr(of, "feature", of) for name, of in features.items()}
         labels = [name for name, of in held.items() if type(of).__name__ == "ClassLabel"]
         kind = re.compile(r"u?int\d+|bool|(large_)?string")
@@ -301,7 +301,7 @@ class HuggingFaceSet(Source):
             label_NC[row_T[label_T >= 0], label_T[label_T >= 0]] = 1
             self.multilabels[task] = label_NC
         self._version = str(getattr(loaded, "_fingerprint", ""))
-        # The encoded bytes: our own decoder treats every mode, and JPEGs at a reduced scale.
+        # Encoded bytes, as our decoder handles all modes, and JPEGs at a reduced scale.
         self._images = loaded.select_columns([self._column]).cast_column(
             self._column, datasets.Image(decode=False)
         )
@@ -320,7 +320,7 @@ class HuggingFaceSet(Source):
 
 
 def open_hugging_face(spec: str, root: Path, download: bool) -> HuggingFaceSet:
-    """Opens hf:owner/name@SPLIT, its split for training where none is named."""
+    """Opens hf:owner/name@SPLIT; by default the training split."""
     whole, column = split_column(spec)
     name, _, split = whole.removeprefix("hf:").partition("@")
     if not split:
@@ -330,7 +330,7 @@ def open_hugging_face(spec: str, root: Path, download: bool) -> HuggingFaceSet:
 
 
 def describe_hugging_face(spec: str, root: Path, download: bool) -> SetDescription:
-    """The splits that are called as parts; one alone is a whole set, of which some is tested."""
+    """The splits by part; a single split is a whole set, of which a share is tested."""
     whole, column = split_column(spec)
     refuse_split(whole)
     try:
@@ -339,15 +339,15 @@ def describe_hugging_face(spec: str, root: Path, download: bool) -> SetDescripti
         with _network(root, download) as places:
             found = datasets.get_dataset_split_names(whole.removeprefix("hf:"), **places)
         names = list(map(str, found))
-    except Exception:  # opening it says why; most have these
+    except Exception:  # opening it will report the error; most sets have these
         names = ["train", "test"]
     parts = parts_among(names) or parts_among([name for name in names if part_of(name)])
     if len(parts) < 2:
         parts = {WHOLE: parts.get("train", names)}
     if any(len(of) > 1 for of in parts.values()):
         raise UserError(
-            f"{whole} has the splits {', '.join(names)}, which do not say what is learned from and "
-            f"what is tested: name one as {whole}@{names[0]}, or parts by train, val and test"
+            f"data: expected splits such as train and test in {whole}, got {', '.join(names)}; "
+            f"choose one, as in {whole}@{names[0]}, or several with train, val and test"
         )
     end = f"#{column}" if column else ""
     return SetDescription({part: f"{whole}@{of[0]}{end}" for part, of in parts.items()})
@@ -355,9 +355,9 @@ def describe_hugging_face(spec: str, root: Path, download: bool) -> SetDescripti
 
 @contextmanager
 def _network(root: Path, allowed: bool) -> Iterator[dict[str, Any]]:
-    """Keeps the hub's client off the network, which `local_files_only` alone does not do.
+    """Keeps the Hub's client off the network, which `local_files_only` alone does not do.
 
-    Yields what `datasets` takes of where it looks.
+    Yields arguments for `datasets`.
     """
     import datasets
     import huggingface_hub

@@ -1,4 +1,4 @@
-"""Batches of canvases for training, from a set in the cache or from shards read in order.
+"""Batches of canvases for training, from a cached set or streamed shards.
 
 The order of a cached set is a pure function of seed and epoch; that of shards is in
 `mast.data.shards.sampler`.
@@ -33,7 +33,7 @@ class Batch:
     Attributes:
         canvases: B images, pinned for a GPU, or on the device of a resident set.
         index_B: int64, their indices in the set.
-        label_B: int64, their classes, where the set has one kind of labels.
+        label_B: int64, their classes, if the set has one kind of labels.
     """
 
     canvases: Canvases
@@ -46,11 +46,11 @@ CPU = torch.device("cpu")
 
 @final
 class Loader:
-    """Shuffled batches, the next ones prepared in a background thread.
+    """Shuffled batches, prepared ahead in a background thread.
 
-    An epoch of a cached set is one permutation, drawn from (seed, epoch) and cut into global
-    batches; a rank takes its contiguous part of each, so all ranks together see what one alone
-    would. What does not fill a batch at the end of an epoch is left out.
+    An epoch of a cached set is a permutation drawn from (seed, epoch), cut into global batches;
+    each rank takes a contiguous part of each batch, so all ranks together see what one process
+    would. An incomplete batch at the end of an epoch is dropped.
 
     Args:
         images: A set in the cache, or shards.
@@ -59,13 +59,13 @@ class Loader:
         device: Where the batches are used.
 
     Attributes:
-        name: What the user called the set.
+        name: The user's name of the set.
         fingerprint: Hash of the images and their order.
-        skipped: Reason by name of every broken file that was left out.
+        skipped: Reason by name of every broken file that was skipped.
         classes: Names of classes by task; empty where there are no labels.
-        reading: How the files are read.
+        reading: Mapping of file values to pixels.
         steps_per_epoch: Batches of an epoch.
-        resident: The same canvases on the device that wants the batches, if they are there.
+        resident: The canvases on the device, if they were copied there.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Loader:
         assert 0 <= rank < world_size, (rank, world_size)
         if batch_size < 1 or batch_size % world_size:
             raise UserError(
-                f"batch_size must be a multiple of {world_size}, the number of processes; got "
+                f"batch_size: expected a multiple of {world_size}, the number of processes, got "
                 f"{batch_size}"
             )
         count = len(images)
         if count < batch_size:
-            most = count - count % (2 * world_size)  # two for each process, the fewest it takes
+            most = count - count % (2 * world_size)  # at least two images per process
             lower = f"set batch_size to {most} or less, or " if most else ""
             raise UserError(
                 f"{images.name} has {counted(count, 'image')}, fewer than one batch of "
@@ -108,22 +108,22 @@ class Loader:
 
     @property
     def broken(self) -> int | None:
-        """Images found broken since training began, which others replaced; None: counted before."""
+        """Broken images found and replaced during training; None if counted before."""
         return self.images.broken if isinstance(self.images, ShardStream) else None
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch, from 0, from a step on; errors in the background are raised.
+        """The batches of one epoch (from 0), from a step on; raises errors of the background.
 
         Closing the iterator early, or dropping it, ends the background threads.
         """
         return prefetched(self._batches(epoch, start_step))
 
     def watched(self) -> CanvasSet:
-        """Images by which a run is watched while it trains."""
+        """Images for online scores."""
         return self.images.watched() if isinstance(self.images, ShardStream) else self.images
 
     def onto(self, device: torch.device, limit_gb: float) -> None:
-        """Keep the images in a device's memory, where they are known to fit below a limit."""
+        """Copy the images to a device's memory, if they fit below a limit."""
         if isinstance(self.images, CanvasSet):
             self.resident = self.images.resident(device, limit_gb)
 
@@ -134,7 +134,7 @@ class Loader:
             yield Batch(canvases, torch.from_numpy(index_B), label_B)
 
     def _canvases(self, epoch: int, start: int) -> Iterator[tuple[Canvases, np.ndarray]]:
-        """This rank's images of each step, and their indices."""
+        """Indices of this rank's images for each step."""
         if isinstance(self.images, ShardStream):
             for canvases, index_B in self.images.batches(
                 ShardSampler(
@@ -168,11 +168,11 @@ def open_loader(
     """Opens the images of a run.
 
     Args:
-        view_size: Side in pixels of the views that will be cut from the canvases.
-        batch_size: The global batch, all ranks together.
+        view_size: Side in pixels of the views to be cut from the canvases.
+        batch_size: The global batch size, over all ranks.
         seed: Seed of the order.
-        local: How many processes share this machine's cores.
-        device: Where the batches are used.
+        local: Number of processes that share this machine's cores.
+        device: Device that uses the batches.
     """
     images: CanvasSet | ShardStream
     if config.spec.startswith(SHARDS):

@@ -1,6 +1,6 @@
-"""Images to be searched: each is looked at once, and known by its content ever after.
+"""Images to search: each is decoded once, and then recognized by its content.
 
-Nothing but facts is kept of their pixels, which are decoded again where they are shown or encoded.
+Only facts are cached, not pixels, which are decoded again to show or encode them.
 
 Legend: N images.
 """
@@ -26,8 +26,8 @@ from mast.data.source import Source
 from mast.data.store import Facts, ImageStore, key_of
 
 SIDE = 616  # of a square with as many pixels as a canvas has
-_SAVED = 64  # images, after which what was found is written
-_ENTERED = 1000  # files, after which their digests are
+_SAVED = 64  # images between writes of facts
+_ENTERED = 1000  # files between writes of digests
 See = Callable[[Sequence[bytes], np.ndarray, Layout], None]  # keys, planes (B, P, V, V) uint8
 _log = logging.getLogger("mast")
 
@@ -39,20 +39,20 @@ def open_photos(
     reading: Reading | None = None,
     see: See | None = None,
 ) -> CanvasSet:
-    """Open a set to be searched; images that were not seen before are decoded.
+    """Open a set to search; new images are decoded.
 
     Args:
         config: What to open; a name or path stands for `DataConfig(spec=…)`.
-        size: Side in pixels of the views that encoders will see.
+        size: Side in pixels of the encoders' views.
         model: Reads the images, as for `open_canvas`.
-        reading: Likewise.
-        see: Gets the views of images that were not seen before, so that these are decoded once.
+        reading: As for `open_canvas`.
+        see: Gets the views of new images, so that these are decoded only once.
 
     Returns:
-        The images that are whole, with `keys` and `facts`.
+        The decodable images, with `keys` and `facts`.
 
     Raises:
-        UserError: There is no such set, or too many files are broken.
+        UserError: No such set, or too many broken files.
     """
     config, source, _, find = find_images(config, size, model, reading)
     store = ImageStore(default_cache())
@@ -85,7 +85,7 @@ def open_photos(
 
 
 def changed(canvases: CanvasSet, positions: Sequence[int]) -> set[int]:
-    """Those of a set's images whose files are not what they were when `open_photos` read them."""
+    """The images whose files changed since `open_photos` read them."""
     assert canvases.source is not None
     assert canvases.index_N is not None
     index_B = canvases.index_N[np.asarray(positions, int)].tolist()
@@ -95,7 +95,7 @@ def changed(canvases: CanvasSet, positions: Sequence[int]) -> set[int]:
 
 
 def opener(config: DataConfig) -> Callable[..., CanvasSet]:
-    """`open_photos` of a set, for the first model that asks; all have its channels."""
+    """`open_photos` of a set, once for the first model; all models must have its channels."""
     opened: list[CanvasSet] = []
 
     def photos(
@@ -111,7 +111,7 @@ def opener(config: DataConfig) -> Callable[..., CanvasSet]:
 def _look(
     source: Source, store: ImageStore, reading: Reading, size: int, see: See | None
 ) -> list[tuple[bytes, Facts] | str]:
-    """The key and facts of every image, or why it cannot be decoded."""
+    """Key and facts of every image, or the reason why it cannot be decoded."""
     keys = _keys(source, store, reading, range(len(source)))
     known, broken = store.facts(keys), dict[bytes, str]()
     first = {key: at for at, key in reversed([*enumerate(keys)]) if key not in known}
@@ -146,7 +146,7 @@ def _look(
         if len(fresh) == _SAVED or at == new[-1]:
             files = [seen for seen in fresh if source.path(seen) is not None]
             for seen, key in zip(files, _keys(source, store, reading, files), strict=True):
-                if key != keys[seen]:  # what was decoded may be what was there before, or not
+                if key != keys[seen]:  # the decoded content may be old or new
                     broken[keys[seen]] = "it changed while it was read"
                     del fresh[seen]
             found = {keys[seen]: facts for seen, (facts, _) in fresh.items()}
@@ -162,12 +162,12 @@ def _look(
 
 
 def _keys(source: Source, store: ImageStore, reading: Reading, some: Sequence[int]) -> list[bytes]:
-    """The keys of images: of their content where they are files, else of the set's state."""
+    """Keys of images: from the content of files, otherwise from the state of the set."""
     how = (source.max_pixels, source.cut.tile if isinstance(source, Tiles) else None, reading)
     state = functools.cache(source.fingerprint)
     keys = list[bytes]()
     several = len(some) > _ENTERED
-    with doing(f"known of {source.name}", len(some), "images", enabled=several) as work:
+    with doing(f"reading {source.name}", len(some), "images", enabled=several) as work:
         for start in range(0, len(some), _ENTERED):
             part = some[start : start + _ENTERED]
             paths = [source.path(at) for at in part]

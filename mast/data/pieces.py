@@ -1,6 +1,6 @@
-"""Pages of a file and tiles of a scene as images of their own, and sets without some images.
+"""Pages of files and tiles of scenes as separate images, and excluded images.
 
-A page is called `scan.tif#12`, counted from 1, and a tile by its left and upper edge in pixels,
+A page is named `scan.tif#12`, counted from 1; a tile by its left and upper edge in pixels,
 `scene.tif@x512y256`; a tile of a page `scan.tif#12@x512y256`.
 
 Legend: N pieces, F files, S scenes, which are pages of files.
@@ -27,25 +27,25 @@ from mast.data.formats import Bands, page_numbers
 from mast.data.pixels import decode_in_order
 from mast.data.source import Pages, Source
 
-VERSION = 3  # of how images are cut
-CACHED_PIXELS = 300_000_000  # of decoded scenes, 1.2 GB in Pillow; a single one may have more
+VERSION = 3  # version of the cutting
+CACHED_PIXELS = 300_000_000  # 1.2 GB in Pillow; a single scene may exceed it
 _MOST = {"tile": 8192, "stride": 2**31, "max_pixels": 2**48}  # a tile stays below Pillow's bound
 _OPTION = r"(?:groups=.+|exclude=[^#,=]+|\w+=[^#,=/]*)"
 _SUFFIX = re.compile(rf"(.*)#({_OPTION}(?:,{_OPTION})*)")
 _TEXTS = ("pages", "exclude", "groups")
-_PLACE = re.compile(r"(#\d+)?(@x\d+y\d+)?$")  # behind the name of a file
+_PLACE = re.compile(r"(#\d+)?(@x\d+y\d+)?$")  # after the name of a file
 _log = logging.getLogger("mast")
 
 
 @final
 @dataclass(frozen=True)
 class TilingConfig:
-    """What of each file is an image; attributes as those of `DataConfig`, and `groups`.
+    """How files are cut into images; other attributes as in `DataConfig`.
 
     Attributes:
-        groups: What images of one patient, video or place have in common, which no split parts: a
-            column of a list, a level of subfolders from 1, or a regular expression on the path
-            whose one group it is. By itself it is the file.
+        groups: Units that no split divides, such as a patient, video or place: a column of a list,
+            a level of subfolders from 1, or a regular expression on the path with one group. By
+            default, files.
     """
 
     pages: Pages = "first"
@@ -57,17 +57,17 @@ class TilingConfig:
 
     def __post_init__(self) -> None:
         if self.pages not in get_args(Pages):
-            raise UserError(f"pages is {self.pages!r}: expected {' or '.join(get_args(Pages))}")
+            raise UserError(f"pages: expected {' or '.join(get_args(Pages))}, got {self.pages!r}")
         for name, most in _MOST.items():
             value = getattr(self, name)
             if value is not None and not 1 <= value <= most:
-                raise UserError(f"{name} is {value}: expected 1 to {most:,} pixels")
+                raise UserError(f"{name}: expected 1 to {most:,} pixels, got {value}")
         if self.stride is not None and self.tile is None:
-            raise UserError(f"stride is {self.stride}, and there is no tile: give its side")
+            raise UserError(f"stride: expected tile with it, got only stride {self.stride}")
 
     @property
     def suffix(self) -> str:
-        """What it adds to the name of a set, as `#tile=256`; nothing where all is as usual."""
+        """The options as part of a set's name, as `#tile=256`; empty for defaults."""
         options = [
             f"{field.name}={value}"
             for field in fields(self)
@@ -77,7 +77,7 @@ class TilingConfig:
 
 
 def split_cut(spec: str) -> tuple[str, TilingConfig]:
-    """A name without what stands behind it, such as `#tile=256,stride=128`, and what that says."""
+    """Split a name and its options, such as `#tile=256,stride=128`."""
     found = _SUFFIX.fullmatch(spec)
     if found is None or os.path.exists(named(spec)):
         return spec, TilingConfig()
@@ -89,38 +89,38 @@ def split_cut(spec: str) -> tuple[str, TilingConfig]:
         try:
             options[name] = value if name in _TEXTS else int(value)
         except ValueError as error:
-            raise UserError(f"{spec}: {name} is {value!r}: expected a whole number") from error
+            raise UserError(f"{spec}: {name}: expected a whole number, got {value!r}") from error
     return found[1], TilingConfig(**options)
 
 
 def file_of(identifier: str) -> str:
-    """The name of the file of an image, which may be a piece of it."""
+    """The file name of an image or of a piece of one."""
     return _PLACE.sub("", identifier)
 
 
 def in_pieces(source: Source, cut: TilingConfig) -> Source:
-    """A source of pages and tiles of images; the source itself where whole images are wanted.
+    """A source of pages and tiles; the source itself if images are whole.
 
     Args:
-        source: The images; its limit of pixels is changed.
-        cut: What of each file is an image.
+        source: The images; its pixel limit is changed.
+        cut: How to cut files into images.
     """
     if not cut.suffix:
         return source
     if isinstance(source, Tiles):
         raise UserError(
-            f"{cut.suffix[1:]} must be given either after # or as options, not both: {source.name}"
+            f"{cut.suffix[1:]}: expected after # or as options, got both: {source.name}"
         )
     return Tiles(source, cut)
 
 
 @final
 class Tiles(Source):
-    """Pages and tiles of the images of another source, with their labels; arguments of `in_pieces`.
+    """Pages and tiles of another source's images, with their labels; arguments of `in_pieces`.
 
-    Tiles lie row by row. The last of a row and of a column end at the edges of the image, whatever
-    the stride; an image that is no larger than a tile is one piece. An image that is cut is decoded
-    once for all its tiles if these are read in order, by however many threads.
+    Tiles are ordered row by row. The last tile of a row or column ends at the image's edge; an
+    image no larger than a tile is one piece. A scene is decoded once if its tiles are read in
+    order, by any number of threads.
     """
 
     def __init__(self, source: Source, cut: TilingConfig) -> None:
@@ -130,7 +130,7 @@ class Tiles(Source):
         source.max_pixels = cut.max_pixels
         self._excluded = ""  # hash of the images left after `exclude`
         self._lock = threading.Lock()
-        self._decoded: dict[int, list[Any]] = {}  # of a scene its future, and how often it is due
+        self._decoded: dict[int, list[Any]] = {}  # future and remaining uses of each scene
         scene_S4, stack_F = self._look()
         self._file_S, self._page_S, self._size_S2 = scene_S4[:, 0], scene_S4[:, 1], scene_S4[:, 2:]
         self._scene_N = np.arange(len(scene_S4))
@@ -155,11 +155,11 @@ class Tiles(Source):
 
     @property
     def shared(self) -> bool:
-        """Whether an image is decoded for several pieces."""
+        """Whether an image is cut into several pieces."""
         return bool((self._count_S > 1).any())
 
     def together(self, index: int) -> range:
-        """All pieces of the scene of one."""
+        """All pieces of the scene of a piece."""
         scene = self._scene_N[index]
         return range(*np.searchsorted(self._scene_N, [scene, scene + 1]).tolist())
 
@@ -193,14 +193,14 @@ class Tiles(Source):
         return (height, width) if height else self.source.size(int(self._file_S[scene]))
 
     def open(self, index: int, page: int = 0) -> Opened:
-        """A piece, or an image that is one, which is not decoded yet."""
+        """A piece, or a whole image that is not decoded yet."""
         scene, box = int(self._scene_N[index]), self._box(index)
         if box is None:
             return self.source.open(int(self._file_S[scene]), int(self._page_S[scene]))
         return self._scene(scene).crop(box)
 
     def _windows(self, height: int, width: int, tile: int) -> list[tuple[int, int, int, int]]:
-        """Left, top, right and bottom of the tiles of a scene; zeros of one that stays whole."""
+        """Left, top, right and bottom of the tiles of a scene; zeros for a whole scene."""
         if max(height, width) <= tile:
             return [(0, 0, 0, 0)]
         stride = self.cut.stride or tile
@@ -216,14 +216,14 @@ class Tiles(Source):
         ]
 
     def _box(self, index: int) -> tuple[int, int, int, int] | None:
-        """The window of a tile; None of an image that is whole."""
+        """The window of a tile; None for a whole image."""
         left, top, right, bottom = self._box_N4[index].tolist()
         return (left, top, right, bottom) if right else None
 
     # -------------------------------------------------------------------------- decoded once
 
     def _scene(self, scene: int) -> Opened:
-        """A scene, decoded once for all tiles that are due, by whichever thread is first."""
+        """A scene, decoded once for all remaining tiles by the first thread that needs it."""
         ours = None
         with self._lock:
             if scene not in self._decoded:
@@ -246,27 +246,27 @@ class Tiles(Source):
                 decoding.set_result(self._decode(ours))
             except BaseException as error:
                 if isinstance(error, UserError) or not isinstance(error, Exception):
-                    self._decoded.pop(ours, None)  # a later try may be better
+                    self._decoded.pop(ours, None)  # a later attempt may succeed
                 decoding.set_exception(error)
         return cast(Opened, entry[0].result())
 
     def _fits(self, scene: int) -> bool:
-        """Whether memory has room for one more."""
+        """Whether another scene fits into memory."""
         return int(self._size_S2[[*self._decoded, scene]].prod(1).sum()) <= CACHED_PIXELS
 
     def _decode(self, scene: int) -> Opened:
         with self.source.open(int(self._file_S[scene]), int(self._page_S[scene])) as image:
             whole = upright(image)
         if [*whole.size[::-1]] != self._size_S2[scene].tolist():
-            raise ValueError("it has another size than when the set was opened")
+            raise ValueError("its size changed since the set was opened")
         return whole
 
     # ------------------------------------------------------------------------- where they lie
 
     def _look(self) -> tuple[np.ndarray, np.ndarray]:
-        """File, page, height and width of every scene (S, 4), and which files have pages left out.
+        """File, page, height and width of every scene (S, 4), and the files with skipped pages.
 
-        Height and width are 0 where they are not needed.
+        Height and width are 0 if not needed.
         """
         count = len(self.source)
         if self.cut.pages == "first" and not self.cut.tile:  # every file is a scene
@@ -282,7 +282,7 @@ class Tiles(Source):
         return np.array(scenes, np.int64), stack_F
 
     def _sizes(self, file: int) -> tuple[bool, dict[int, tuple[int, int]]]:
-        """Whether pages of a file are left out, and the sizes of those that are images."""
+        """Whether pages of a file are skipped, and the sizes of the others."""
         try:
             with self.source.open(file) as image:
                 numbers, sizes = page_numbers(image), {0: upright_size(image)}
@@ -303,12 +303,12 @@ class Tiles(Source):
             return False, {0: (0, 0)}
 
     def _keep(self, kept_N: np.ndarray) -> None:
-        """Leaves out all other pieces."""
+        """Restrict to some pieces."""
         self._box_N4, self._scene_N = self._box_N4[kept_N], self._scene_N[kept_N]
         self._count_S = np.bincount(self._scene_N, minlength=len(self._file_S))
 
     def _exclude(self, exclude: str | Path) -> None:
-        """Leaves out the images that a file names; a warning counts the unknown names."""
+        """Exclude images listed in a file; warns about unknown names."""
         lines = read_text(named(exclude)).replace("\r\n", "\n").split("\n")
         names = {name for name in lines if name.strip()}
         line_of = {
@@ -324,11 +324,11 @@ class Tiles(Source):
             met.append(next(filter(None, (line_of.get(spelling(way)) for way in ways)), None))
         if unmet := sorted(names - set(met)):
             _log.warning(
-                "%d of the %d names in %s are no images of %s: %s",
+                "exclude: %d of the %d names in %s are not images of %s: %s",
                 len(unmet), len(names), exclude, self.source.name, ", ".join(unmet[:3]),
             )  # fmt: skip
         kept_N = np.array([line is None for line in met])
         if not kept_N.any():
-            raise UserError(f"exclude {exclude} leaves no image of {self.source.name}")
+            raise UserError(f"exclude: {exclude} leaves no image of {self.source.name}")
         self._keep(kept_N)
         self._excluded = hashlib.blake2b(np.packbits(kept_N).tobytes(), digest_size=16).hexdigest()

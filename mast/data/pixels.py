@@ -1,4 +1,4 @@
-"""Images of different sizes, by index: in memory, in a mapped file, or decoded on demand.
+"""Access to images of different sizes: in memory, in a mapped file, or decoded on demand.
 
 Legend: N images, B batch, T numbers of all images of a batch, H and W height and width of a canvas.
 """
@@ -23,11 +23,11 @@ class Pixels:
     """Images of different sizes.
 
     Args:
-        images: From indices (B,) to as many images, each its sheets (S, H, W, 3) or their bytes.
+        images: Maps indices (B,) to images, each as sheets (S, H, W, 3) or their bytes.
         size_N2: int64, height and width of each in pixels.
-        layout: Of all of them.
-        checksum_N: uint32, CRC-32 of each, where they are known.
-        on_demand: Whether an image is decoded whenever it is read.
+        layout: Pixel layout.
+        checksum_N: uint32, CRC-32 of each image, if known.
+        on_demand: Whether images are decoded whenever they are read.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class Pixels:
 
     @classmethod
     def of(cls, images: Iterable[np.ndarray], layout: Layout = RGB) -> "Pixels":
-        """Arrays in memory, the sheets (S, H, W, 3) of each, or one (H, W, 3)."""
+        """From arrays in memory: sheets (S, H, W, 3) each, or one (H, W, 3)."""
         arrays = list(images)
         sizes = [image_SHWC.shape[-3:-1] for image_SHWC in arrays]
         return cls.packed(_joined(arrays), np.array(sizes, np.int64).reshape(-1, 2), layout)
 
     @classmethod
     def packed(cls, values_T: np.ndarray, size_N2: np.ndarray, layout: Layout = RGB) -> "Pixels":
-        """Images one after the other in an array of uint8, which may be a mapped file."""
+        """From consecutive images in an array of uint8, perhaps a mapped file."""
         length_N = lengths(size_N2, layout)
         end_N = length_N.cumsum()
 
@@ -78,11 +78,11 @@ class Pixels:
         return np.array([*map(checksum, self.images(np.arange(len(self))))], np.uint32)
 
     def read(self, index_B: np.ndarray) -> np.ndarray:
-        """Some images, one after the other, each its sheets: (T,) uint8, in memory of its own."""
+        """Copy some images, concatenated: (T,) uint8."""
         return _joined(self.images(index_B))
 
     def part(self, index_N: np.ndarray) -> "Pixels":
-        """Some of the images, of which none is read yet."""
+        """A subset of the images, not read yet."""
         return Pixels(
             lambda index_B: self.images(index_N[index_B]),
             self.size_N2[index_N],
@@ -92,7 +92,7 @@ class Pixels:
         )
 
     def in_memory(self) -> "Pixels":
-        """All images, read at once."""
+        """All images, read into memory."""
         return Pixels.packed(self.read(np.arange(len(self))), self.size_N2, self.layout)
 
 
@@ -104,23 +104,23 @@ def decoded_on_demand(
     layout: Layout = RGB,
     checksum_N: np.ndarray | None = None,
 ) -> Pixels:
-    """Images that are decoded whenever they are read.
+    """Images decoded whenever they are read.
 
     Args:
-        source_index_N: Their indices in a source; all were whole when the set was opened.
-        decode: From such an index to an array of uint8, sheets (S, H, W, 3) or (H, W, 3).
+        source_index_N: Indices in a source; all could be decoded when the set was opened.
+        decode: Maps such an index to an array of uint8, sheets (S, H, W, 3) or (H, W, 3).
         workers: Number of threads.
-        size_N2: Height and width of each when the set was opened.
-        layout: Of all of them.
-        checksum_N: CRC-32 of each, if taken then.
+        size_N2: Height and width of each image when the set was opened.
+        layout: Pixel layout.
+        checksum_N: CRC-32 of each image at that time, if computed.
     """
 
     def images(index_B: np.ndarray) -> Iterator[np.ndarray]:
         for outcome in decode_in_order(decode, source_index_N[index_B].tolist(), workers):
             if isinstance(outcome, BrokenImageError):
                 raise UserError(
-                    f"{outcome.name}: {outcome.reason}. It was whole when the set was opened: "
-                    "restore it, or start again to have the folder read again."
+                    f"{outcome.name}: {outcome.reason}. It was damaged since the set was opened; "
+                    "restore it, or run the command again to rescan the folder."
                 )
             yield outcome
 
@@ -130,9 +130,9 @@ def decoded_on_demand(
 def decode_in_order(
     decode: Callable[[int], _T], indices: Sequence[int], workers: int
 ) -> Iterator[_T | BrokenImageError]:
-    """Decodes with threads, in the order of the indices; yields the error in place of a broken one.
+    """Decode with threads, in the order of the indices; yields an error for a broken image.
 
-    Threads suffice: Pillow releases the interpreter's lock while it decodes and resizes.
+    Threads suffice, as Pillow releases the GIL while decoding and resizing.
     """
 
     def tried(index: int) -> _T | BrokenImageError:
@@ -141,14 +141,14 @@ def decode_in_order(
         except BrokenImageError as error:
             return error
 
-    window = 32 * workers  # bounds what waits in memory
+    window = 32 * workers  # bounds memory
     with Threads(workers) as pool:
         for start in range(0, len(indices), window):
             yield from pool.map(tried, indices[start : start + window])
 
 
 def lengths(size_N2: np.ndarray, layout: Layout) -> np.ndarray:
-    """How many bytes images of these sizes take."""
+    """Bytes of images of these sizes."""
     return np.asarray(3 * layout.sheets * size_N2.prod(-1))
 
 
@@ -158,7 +158,7 @@ def checksum(image: np.ndarray) -> int:
 
 
 def as_sheets(planes_PVV: np.ndarray) -> np.ndarray:
-    """The bytes of planes as so many of sheets (S, V, V, 3)."""
+    """Planes rearranged as sheets (S, V, V, 3)."""
     return planes_PVV.reshape(-1, *planes_PVV.shape[1:], 3)
 
 

@@ -1,4 +1,4 @@
-"""Embedded color profiles: pixels as sRGB, which encoders learned from and screens show."""
+"""Apply embedded color profiles: convert pixels to sRGB, which encoders and screens expect."""
 
 import functools
 from io import BytesIO
@@ -6,15 +6,15 @@ from io import BytesIO
 import numpy as np
 from PIL import Image, ImageCms, features
 
-_LARGEST = 4_000_000  # bytes of a profile; those of printers have half a megabyte
-_MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}  # by the space that a profile is of
-GRAYS = ("1", "L", "LA", "La")  # modes of Pillow
+_LARGEST = 4_000_000  # most bytes of a profile; printers' have half a megabyte
+_MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}  # Pillow mode by color space
+GRAYS = ("1", "L", "LA", "La")  # Pillow modes
 
 
 def in_srgb(image: Image.Image) -> Image.Image:
-    """A decoded image of 8 bits with its profile applied, as L, RGB, LA or RGBA.
+    """A decoded 8-bit image with its profile applied, as L, RGB, LA or RGBA.
 
-    The image itself where it has no profile, that of sRGB, a damaged one, or one of another space.
+    The image is unchanged without a profile, or with one that is sRGB, damaged or of another space.
     """
     profile = image.info.get("icc_profile")
     mode = "L" if image.mode in GRAYS else "CMYK" if image.mode == "CMYK" else "RGB"
@@ -33,7 +33,7 @@ def in_srgb(image: Image.Image) -> Image.Image:
 
 @functools.lru_cache(maxsize=32)
 def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """From a profile to sRGB; None where no color of a grid changes by more than one level."""
+    """Transform from a profile to sRGB; None if no color of a grid changes by more than a level."""
     if len(profile) > _LARGEST or not features.check("littlecms2"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Which values of a file become 0 and 1: of a set, found from a sample of it; of one file, its own.
+"""The range of file values that becomes 0 to 1, from a sample of a set or from a single file.
 
 Legend: N values, H height, W width, C channels.
 """
@@ -21,14 +21,14 @@ from mast.data.profiles import GRAYS
 
 _log = logging.getLogger("mast")
 Range: TypeAlias = tuple[float | str, ...]  # as in `DataConfig`
-_VALUES = 16_384  # of each image and channel
+_VALUES = 16_384  # values to sample per image and channel
 _TAILS = 0.1, 99.9  # percentiles
-_NOISE = 0.05  # share of the largest values, down to which floats may be negative
-_LEAST = 0.1  # share of a range, of which a set uses less only by mistake
-_FLOATS = 1.0, 255.0, 65535.0  # what floats are usually scaled to
-_NONE = 1e37  # magnitude of floats that stand for no value, such as -3.4e38
-_CONVERTED = {3: (1, 4), 1: (3,), 4: (3,)}  # to so many channels, from so many others
-_BRIGHT = 250  # mean level of what is visible, above which it would not show on white
+_NOISE = 0.05  # negative values up to this share of the largest are noise
+_LEAST = 0.1  # share of the range below which a warning follows
+_FLOATS = 1.0, 255.0, 65535.0  # usual maxima of floats
+_NONE = 1e37  # magnitude of floats that mean "no data", such as -3.4e38
+_CONVERTED = {3: (1, 4), 1: (3,), 4: (3,)}  # channel conversions: to, from
+_BRIGHT = 250  # mean level of the visible part above which it would not show on white
 
 
 def find_reading(
@@ -38,23 +38,23 @@ def find_reading(
     channels: int = 3,
     no_data: float | None = None,
 ) -> Reading:
-    """How the files of a set are read, from some of its images.
+    """Find the value range of a set from a sample of its images.
 
-    Those of 8 bits count only where there are no others.
+    8-bit images count only if there are no others.
 
     Args:
-        name: Of the set, for messages.
-        images: As `sampled` gives them.
-        wanted: Two numbers, which become 0 and 1, or one word, as docs/data.md has them.
-        channels: C, the channels that the encoder takes; 3 repeat gray.
-        no_data: What stands for no value, beside what a file says itself.
+        name: Name of the set, for messages.
+        images: From `sampled`.
+        wanted: Two numbers, which become 0 and 1, or a word (docs/data.md).
+        channels: C, the encoder's channels; for 3, gray is repeated.
+        no_data: Value that means "no data", in addition to those that files declare.
     """
     plain = wanted in (("auto",), ("dtype",))
     found, counts = list[Bands](), set[int]()
     for image in images:
         counts.add(image.channels if isinstance(image, Bands) else 1 if image.mode in GRAYS else 3)
         if isinstance(image, Bands) or not plain:
-            with suppress(Exception):  # a broken one is counted when all are decoded
+            with suppress(Exception):  # broken images are counted when all are decoded
                 bands = image if isinstance(image, Bands) else Bands.of(image)
                 step = max(1, math.isqrt(math.prod(bands.size) // _VALUES))
                 some_HWC = bands.values_HWC[::step, ::step].copy()
@@ -62,12 +62,12 @@ def find_reading(
     if counts and not counts & {channels, *_CONVERTED.get(channels, ())}:
         several = " and ".join(map(str, sorted(counts)))
         raise UserError(
-            f"{name} has images of {several} channels, and {channels} are expected: "
-            f"mast pretrain data.channels={max(counts)} trains an encoder of {max(counts)}"
+            f"data.channels: expected images of {channels} channels, got {several} in {name}; "
+            f"mast pretrain data.channels={max(counts)} trains an encoder for {max(counts)}"
         )
     if channels == 3 and 4 in counts:
         _log.warning(
-            "%s has images of 4 channels, of which the first 3 are read: data.channels 4 reads all",
+            "%s has images of 4 channels; using the first 3 (data.channels=4 for all)",
             name,
         )
     deep = [bands for bands in found if is_deep(bands)]
@@ -80,16 +80,16 @@ def find_reading(
 
 
 def alone(bands: Bands) -> Reading:
-    """How an image without a set is read: as RGB of 8 bits."""
+    """The mapping for an image outside a set: 8-bit RGB."""
     dtype, windowed = bands.values_HWC.dtype, bands.window is not None
     way = "dtype" if dtype == np.uint8 or (dtype == np.uint16 and not windowed) else "auto"
     return Reading(Layout(), *_limits([bands], (way,), 3, None))
 
 
 def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
-    """The channels of an image one by one, each (H, W) float32 in [0, 1].
+    """The channels of an image, one by one, each (H, W) float32 in [0, 1].
 
-    Transparent images of colors are composited over white, or black where they show nothing on it.
+    Transparent color images are composited over white, or over black if they would be invisible.
     """
     deep, alpha_HW = is_deep(bands), bands.alpha_HW
     if deep and not reading.layout.deep:
@@ -108,7 +108,7 @@ def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
     elif count + 1 == wanted and alpha_HW is not None:
         channels = [*channels, alpha_HW.astype(np.float32)]
     elif count != wanted and (count, wanted) != (4, 3):
-        raise ValueError(f"it has {count} channels, and {wanted} are expected")
+        raise ValueError(f"expected {wanted} channels, got {count}")
     if alpha_HW is None or wanted not in (1, 3):
         yield from channels
         return
@@ -121,7 +121,7 @@ def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
 def _channel(bands: Bands, reading: Reading, at: int) -> np.ndarray:
     """One of the channels in the file, (H, W) float32 in [0, 1]."""
     stored_HW, low, high = bands.values_HWC[:, :, at], reading.low, reading.high
-    # numbers of more than 24 bits lose their last ones in float32
+    # float32 has only 24 bits of precision
     values_HW = stored_HW.astype("f8" if stored_HW.dtype.itemsize > 2 else "f4", copy=False)
     least, most = low[at % len(low)], high[at % len(high)]
     with np.errstate(invalid="ignore", over="ignore"):
@@ -132,14 +132,14 @@ def _channel(bands: Bands, reading: Reading, at: int) -> np.ndarray:
 
 
 def shows_nothing(level_HW: np.ndarray, alpha_HW: np.ndarray) -> bool:
-    """Whether the visible part, of a brightness of 0 to 255, is too bright to show on white."""
+    """Whether the visible part (brightness 0 to 255) is too bright to show on white."""
     total = float(alpha_HW.sum(dtype=np.float64))
     seen = np.einsum("hw,hw->", level_HW, alpha_HW, dtype=np.float64)
     return total > 0 and float(seen) > _BRIGHT * total
 
 
 def there(values: np.ndarray, *no_data: float | None) -> np.ndarray | None:
-    """Where values are; None: everywhere."""
+    """Mask of valid values; None if all are valid."""
     there = None
     if values.dtype.kind == "f":
         there = np.isfinite(values) & (np.abs(values) < _NONE)
@@ -149,7 +149,7 @@ def there(values: np.ndarray, *no_data: float | None) -> np.ndarray | None:
 
 
 def _sampled(images: Sequence[Bands], channel: int, no_data: float | None) -> np.ndarray:
-    """Values of one channel, of all images alike many."""
+    """Values of one channel, equally many per image."""
     parts = []
     for bands in images:
         some_N = bands.values_HWC[:, :, channel % bands.channels].ravel()
@@ -166,7 +166,7 @@ def _tails(values_N: np.ndarray) -> tuple[float, float]:
 def _limits(
     images: Sequence[Bands], wanted: Range, channels: int, no_data: float | None
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """What becomes 0 and what 1, one number each or one for each channel."""
+    """The values that become 0 and 1: one number each, or one per channel."""
     if len(wanted) == 2:
         return (float(wanted[0]),), (float(wanted[1]),)
     if wanted == ("dtype",):
@@ -182,7 +182,7 @@ def _limits(
 
 
 def _usual(images: Sequence[Bands], every_N: np.ndarray) -> tuple[float, float] | None:
-    """The range that files say, or the usual one that holds these values; None where none does."""
+    """The range that files declare, or the usual range that contains the values, or None."""
     windows = [bands.window for bands in images if bands.window is not None]
     if len(windows) == len(images):
         low, high = np.median(windows, axis=0).tolist()
@@ -193,19 +193,19 @@ def _usual(images: Sequence[Bands], every_N: np.ndarray) -> tuple[float, float] 
     (bottom, top), most = _tails(every_N), float(every_N.max())
     if "f" in kinds:
         fitting = [limit for limit in _FLOATS if top <= limit][:1]
-        # a little noise around 0 is not a range below it
+        # ignore slight noise below 0
         is_usual = bottom >= -_NOISE * top and (top <= 1 or top >= _LEAST * max([0, *fitting]))
     else:
         bits = [bands.bits for bands in images if bands.bits is not None]
         if "i" in kinds or len(bits) < len(images):
-            most = most if most <= 4 * top else top  # a hot pixel alone does not decide
+            most = most if most <= 4 * top else top  # ignore single hot pixels
             bits = [number for number in (8, 10, 12, 14, 16) if most < 2**number][:1]
         fitting, is_usual = [2.0 ** max(bits) - 1] if bits else [], every_N.min() >= 0
     return (0.0, fitting[0]) if fitting and is_usual else None
 
 
 def _of_type(bands: Bands) -> tuple[float, float]:
-    """The least and the largest value that an image could have."""
+    """Smallest and largest possible value of an image."""
     kind = bands.values_HWC.dtype
     if kind.kind == "f":
         return 0.0, 1.0
@@ -215,19 +215,19 @@ def _of_type(bands: Bands) -> tuple[float, float]:
 
 
 def _warn(name: str, reading: Reading, images: Sequence[Bands]) -> None:
-    """Warns where most values use little of the range."""
+    """Warn if most values use little of the range."""
     for at, (least, most) in enumerate(zip(reading.low, reading.high, strict=True)):
         some_N = _sampled(images, at, reading.no_data)
         ends = low, high = _tails(some_N)
-        others_N = some_N[~np.isin(some_N, ends)]  # the ends may stand for no value
+        others_N = some_N[~np.isin(some_N, ends)]  # extreme values may mean "no data"
         if len(others_N) > _LEAST * len(some_N) and others_N.min() < others_N.max():
             low, high = _tails(others_N)
         if len(some_N) and min(high, most) - max(low, least) < _LEAST * (most - least):
             far = ends[ends[1] - high > low - ends[0]]
             _log.warning(
-                "%s has values of %g to %g, less than a tenth of the %g to %g that become 0 to 1: "
-                "data.range percentile, or two numbers, would use more%s",
+                "%s has values of %g to %g, less than a tenth of the range %g to %g: "
+                "set data.range to percentile or two numbers to use more of it%s",
                 name, low, high, least, most,
-                f"; data.no_data {far:g} does if that stands for none" * (not low <= far <= high),
+                f"; if {far:g} means no data, set data.no_data={far:g}" * (not low <= far <= high),
             )  # fmt: skip
             return

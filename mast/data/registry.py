@@ -1,6 +1,6 @@
-"""From the name of a set to its source: the word before a colon says where images come from.
+"""Open sets by name; the word before a colon selects the source.
 
-What has no such word is a folder.
+A name without such a word is a folder.
 """
 
 import logging
@@ -23,7 +23,7 @@ _log = logging.getLogger("mast")
 
 
 def _later(place: str) -> Callable[..., Any]:
-    """A function as `MODULE:NAME`, which is imported when it is called."""
+    """A function given as `MODULE:NAME`, imported when called."""
 
     def call(*arguments: Any) -> Any:
         return pkgutil.resolve_name(f"mast.data.{place}")(*arguments)
@@ -65,7 +65,7 @@ SOURCES: dict[str, Scheme] = {
 
 
 def set_name(photos: Any, option: str = "data") -> str:
-    """The name of a set, of a folder, files, a DataFrame or PIL images; the last three are kept."""
+    """The name of a set; files, a DataFrame or PIL images are first written to the cache."""
     return as_spec(photos, default_cache() / "lists", option)
 
 
@@ -73,17 +73,17 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     """Opens the images that `spec` names.
 
     Args:
-        spec: A folder, or one of `SOURCES` by its examples (docs/data.md has all); a folder that is
-            itself called `factors` is written `./factors`. Behind any of these may stand which
-            parts of a file are images, as in `scenes#tile=256` (`mast.data.pieces`).
-        root: Where torchvision and Hugging Face sets are or are downloaded to; the cache if None.
+        spec: A folder, or a name of `SOURCES` (docs/data.md); write `./factors` for a folder of
+            that name. Options for pages and tiles may follow, as in `scenes#tile=256`
+            (`mast.data.pieces`).
+        root: Folder of torchvision and Hugging Face sets and their downloads; the cache if None.
         download: Whether the network may be used.
 
     Returns:
         The source.
 
     Raises:
-        UserError: If nothing goes by that name, or it holds no image.
+        UserError: If there is no such set, or it has no image.
     """
     text, cut, place = _read(spec, root)
     cut = replace(cut, groups=None)  # of canvases (`mast.data.groups`)
@@ -93,21 +93,21 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
 def describe(
     data: str | Path, root: str | Path | None = None, download: bool = False
 ) -> SetDescription:
-    """The usual parts of a labelled set, and what is reported on it.
+    """The usual parts of a labeled set, and its metric.
 
     Args:
-        data: A name without a part, such as `hf:owner/name`; `factors:1024`, with a quarter of so
-            many images to validate and to test; or a folder with `train`, `test` and perhaps `val`
-            below it, whatever their case and affix (`Training`, `seg_test`, `valid`), or with a
-            subfolder per class.
-        root: As of `open_source`, and `download`.
-        download: Whether the network may be used to see which splits a set of the hub has.
+        data: A name without a part, such as `hf:owner/name`; `factors:1024`, with a quarter as
+            many images each to validate and test; or a folder with `train`, `test` and perhaps
+            `val` in any usual spelling (`Training`, `seg_test`, `valid`), or with a subfolder per
+            class.
+        root: As in `open_source`.
+        download: Whether the network may be used to list the splits of a Hub set.
 
     Returns:
-        The parts that there are; of a set by name without looking whether they are on disk.
+        The existing parts; for a set by name, without checking that they are on disk.
 
     Raises:
-        UserError: If it names a single split, or there is no such folder.
+        UserError: If it names a single split, or the folder does not exist.
     """
     whole, cut, place = _read(data, root)
     described = _scheme(whole).describe(whole, place, download)
@@ -116,9 +116,9 @@ def describe(
 
 
 def _read(spec: str | Path, root: str | Path | None) -> tuple[str, TilingConfig, Path]:
-    """A name without what of each file is an image, that, and where sets are downloaded to."""
+    """Split off a name's options for pages and tiles; also returns the download folder."""
     if not (text := os.fspath(spec)):
-        raise UserError("data is empty: name a folder or a set")
+        raise UserError("data: expected a folder or a set, got nothing")
     return *split_cut(text), default_cache() / "downloads" if root is None else named(root)
 
 
@@ -135,12 +135,12 @@ def _open(text: str, root: Path, download: bool) -> Source:
         above = next(of for of in named(text).absolute().parents if os.path.isdir(of))
         examples = ", ".join(name for scheme in SOURCES.values() for name in scheme.examples)
         raise UserError(
-            f"no folder {text!r} ({above} exists, what follows does not or cannot be read). "
-            f"Data are named by: {examples}."
+            f"no folder {text!r} ({above} exists, the rest does not or is unreadable). "
+            f"Other kinds of sets: {examples}."
         )
     source = scheme.open(text, root, download)
     if not len(source):
-        raise UserError(f"{text} holds no image")
+        raise UserError(f"data: {text} has no image")
     for task in [task for task, of in source.targets.items() if (of == UNLABELLED).all()]:
         _log.warning("%s: no image has a label of %s", source.name, task)
         del source.targets[task], source.classes[task]

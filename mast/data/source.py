@@ -1,4 +1,4 @@
-"""What a source of images fulfils, and how the sets of a registry are described.
+"""The contract of a source of images, and the rows of their registry.
 
 Legend: N images, H height, W width, C classes of a task.
 """
@@ -37,42 +37,42 @@ from mast.data.formats import Bands, date_taken, page_numbers
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
 Pages = Literal["first", "all"]
-# Where a set is searched for and whether it may be fetched; the other commands take what is there.
+# Options for the folder of sets and for downloads; other commands use existing sets only.
 ROOT_AND_DOWNLOAD = (
     "data.root and --download of mast pretrain, --root and --download of mast evaluate, "
     "root and download=True in Python"
 )
-UNLABELLED = -1  # the label of an image that has none
-SHARDS = "shards:"  # which a training reads in order (`mast.data.loader`)
-SAMPLE = 64  # images by which a range is found
-_SEEN = 100_000_000  # pixels of those that are decoded when they are opened
+UNLABELLED = -1  # label of images without one
+SHARDS = "shards:"  # streamed in training (`mast.data.loader`)
+SAMPLE = 64  # images to estimate a range from
+_SEEN = 100_000_000  # total pixels of those that are decoded on opening
 _log = logging.getLogger("mast")
 
 
 class Look(NamedTuple):
-    """What is seen of an image that is decoded once."""
+    """Canvas, test view and metadata of an image, from one decoding."""
 
-    canvas: np.ndarray  # as of `Source.canvas`
+    canvas: np.ndarray  # as from `Source.canvas`
     aspect: float  # width / height of the original
-    view: np.ndarray  # as of `Source.test_view`
+    view: np.ndarray  # as from `Source.test_view`
     full_size: tuple[int, int]  # width and height of the original in pixels
     taken: str = ""  # its EXIF date
 
 
 class Source(ABC):
-    """Images by index, with names and, where the set has them, labels.
+    """Images by index, with names and, if available, labels.
 
-    `open`, `load` and `canvas` are called from several threads at once.
+    `open`, `load` and `canvas` must be thread-safe.
 
     Attributes:
-        name: What the user called it.
-        targets: Label arrays, each (N,) int64, by task, `UNLABELLED` of an image without a label;
-            empty where there are no labels.
+        name: The user's name of the set.
+        targets: Label arrays, each (N,) int64, by task; `UNLABELLED` for images without a label;
+            empty without labels.
         multilabels: Labels of tasks in which an image has several classes or none, each (N, C)
-            int8 by task: 1 present, 0 absent, -1 unknown, which is neither right nor wrong.
-        classes: Class names by task, with the keys of `targets` and of `multilabels`.
-        pages: Which pages or frames of a file are images: "first" or "all".
-        max_pixels: The most that an image may have; Pillow's bound if not given.
+            int8 by task: 1 present, 0 absent, -1 unknown, which does not count.
+        classes: Class names by task of `targets` and `multilabels`.
+        pages: Pages or frames of a file that are images: "first" or "all".
+        max_pixels: Largest number of pixels of an image; Pillow's bound by default.
     """
 
     name: str
@@ -88,27 +88,27 @@ class Source(ABC):
 
     @abstractmethod
     def open(self, index: int, page: int = 0) -> Opened:
-        """Opens one image, or another page of its file; its pixels may not be decoded yet."""
+        """Open an image, or another page of its file, perhaps without decoding it."""
 
     def identifier(self, index: int) -> str:
-        """A name for one image that finds it again: a relative path or, by default, its index."""
+        """A stable name of an image: a relative path or, by default, its index."""
         return f"{index:06d}"
 
     def path(self, index: int) -> Path | None:
-        """The file that one image is read from; None of one in a file of many, or in none."""
+        """The file of an image; None if it has none of its own."""
         return None
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A hash that changes when the images may have changed; cheap, without decoding."""
+        """A hash that changes if images may have changed; cheap, without decoding."""
 
     def hash_files(
         self, paths: Iterable[str], states: Iterable[tuple[int, int]], said: str = ""
     ) -> str:
-        """A fingerprint by every file's path, size in bytes and time of modification.
+        """A fingerprint of every file's path, size in bytes and modification time.
 
-        An edit that keeps all three does not happen by accident. The content itself is hashed when
-        the canvases are made.
+        Edits that preserve all three do not happen by accident. The content is hashed when canvases
+        are built.
         """
         digest = hashlib.blake2b(said.encode(), digest_size=16)
         for path, (size, modified) in zip(paths, states, strict=True):
@@ -117,47 +117,47 @@ class Source(ABC):
 
     @cached_property
     def stacks(self) -> set[int]:
-        """Files of several pages or frames among those that were decoded; the first is read."""
+        """Decoded files with several pages or frames, of which only the first is read."""
         return set()
 
     def size(self, index: int) -> tuple[int, int]:
-        """Height and width of one upright image in pixels, without decoding it if possible."""
+        """Height and width of an upright image in pixels, if possible without decoding."""
         with self.open(index) as image:
             width, height = upright_size(image)
         return height, width
 
     def together(self, index: int) -> range:
-        """The images that are decoded with one in one go: it alone, or the tiles of its scene."""
+        """The images decoded together with this one: itself, or all tiles of its scene."""
         return range(index, index + 1)
 
     @property
     def whereabouts(self) -> str:
-        """What tells this set from every other; its name by default."""
+        """An identifier of this set; by default its name."""
         return self.name
 
     def load(self, index: int) -> np.ndarray:
-        """One image at full size, (H, W, 3) uint8."""
+        """An image at full size, (H, W, 3) uint8."""
         with naming(lambda: self.called(index)), self.open(index) as image:
             return to_pixels(image)
 
     def canvas(
         self, index: int, side: int, reading: Reading | None = None
     ) -> tuple[np.ndarray, float]:
-        """One whole image in its own shape, with the pixels of a square of `side` at most.
+        """A whole image, shrunk to at most `side` × `side` pixels in total.
 
         Returns:
-            The canvas, (H, W, 3) uint8, or its sheets (S, H, W, 3) where `reading` has another
+            The canvas, (H, W, 3) uint8, or its sheets (S, H, W, 3) if `reading` has another
             layout; and width / height of the original.
 
         Raises:
-            BrokenImageError: It cannot be decoded; so `load` and `test_view`.
+            BrokenImageError: The image cannot be decoded; likewise for `load` and `test_view`.
         """
         with naming(lambda: self.called(index)), self.open(index) as image:
             self.note(index, image)
             return to_canvas(image, side, reading)
 
     def test_view(self, index: int, size: int, reading: Reading | None = None) -> np.ndarray:
-        """The view of `size` pixels of one image by which an encoder is tested.
+        """The central view of `size` pixels for testing encoders.
 
         Returns:
             (3, V, V) uint8, or the planes (P, V, V) of another layout.
@@ -166,7 +166,7 @@ class Source(ABC):
             return to_test_view(image, size, reading)
 
     def look(self, index: int, side: int, size: int, reading: Reading) -> "Look":
-        """`canvas` and `test_view` of one image, which is decoded once, and at its full size."""
+        """`canvas` and `test_view` of an image, from one decoding at full size."""
         with naming(lambda: self.called(index)), self.open(index) as image:
             self.note(index, image)
             taken, full_size = date_taken(image), upright_size(image)
@@ -175,13 +175,13 @@ class Source(ABC):
             return Look(*to_canvas(whole, side, reading), view, full_size, taken)
 
     def called(self, index: int) -> str:
-        """What an error calls an image."""
+        """Name of an image in errors."""
         name = self.identifier(index)
-        alone = len(self) == 1 and self.name.endswith(name)  # one file, which is the set
+        alone = len(self) == 1 and self.name.endswith(name)  # the set is one file
         return self.name if alone else f"{self.name}/{name}"
 
     def digest(self, index: int) -> bytes:
-        """A hash of the pixels of all pages or frames of a file; its own of one that is broken."""
+        """A hash of the pixels of all pages or frames of a file; unique for broken files."""
         digest = hashlib.blake2b(digest_size=16)
         try:
             with self.open(index) as image:
@@ -198,7 +198,7 @@ class Source(ABC):
         return digest.digest()
 
     def note(self, index: int, image: Opened) -> None:
-        """Remember an image that is opened, where its file has several pages."""
+        """Record a file if it has several pages."""
         if self.pages == "first" and len(page_numbers(image)) > 1:
             self.stacks.add(index)
 
@@ -206,11 +206,11 @@ class Source(ABC):
 @final
 @dataclass(frozen=True)
 class SetDescription:
-    """The parts of a labelled set.
+    """The parts of a labeled set.
 
     Attributes:
-        parts: What `open_source` takes, by "train", "val" and "test"; not every set has all three.
-            Of a folder with none of them all images, by "all".
+        parts: Names for `open_source` of "train", "val" and "test", as far as they exist. For a
+            folder without any, "all" has all images.
         metric: "top1", "mean_per_class" (the mean over classes of the accuracy within one) or
             "mAP" (the mean over classes of the average precision).
     """
@@ -219,7 +219,7 @@ class SetDescription:
     metric: Metric = "top1"
 
     def with_test(self) -> "SetDescription":
-        """The same, but that val is the test part where there is no other, as of ImageNet."""
+        """The same, with val as the test part if there is no other, as for ImageNet."""
         if "test" in self.parts or not {"train", "val"} <= self.parts.keys():
             return self
         return replace(self, parts={"train": self.parts["train"], "test": self.parts["val"]})
@@ -228,14 +228,14 @@ class SetDescription:
 @final
 @dataclass(frozen=True)
 class Scheme:
-    """A way of naming sets: a row of `SOURCES`.
+    """A scheme of set names: a row of `SOURCES`.
 
     Attributes:
-        examples: Names of this kind.
-        open: Opens the images of one split. Takes the name as the user wrote it, the folder where
-            downloaded sets are, and whether the network may be used.
-        describe: The parts of the whole set of a name, without opening one; takes the same.
-        alone: Whether the scheme's word is a name by itself, as `factors` is.
+        examples: Example names.
+        open: Opens the images of a split. Takes the user's name of the set, the folder of
+            downloaded sets, and whether the network may be used.
+        describe: Lists the parts of a set without opening any; takes the same.
+        alone: Whether the scheme's word alone is a name, like `factors`.
     """
 
     examples: tuple[str, ...]
@@ -245,32 +245,32 @@ class Scheme:
 
 
 def warn_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
-    """Warns of images that are the first pages of files whose other pages are not read."""
+    """Warn about files of which only the first page is read."""
     if stacks:
         _log.warning(
-            "%d of %d images of %s are the first of several pages or frames in a file; the others "
-            "are not read (data.pages=all, or #pages=all behind the name, reads them): %s",
+            "%d of %d images of %s are the first of several pages or frames in a file; to read "
+            "the others, too, set data.pages=all or append #pages=all to the name: %s",
             len(stacks), count, name, ", ".join([*stacks[:3], *["…"] * (len(stacks) > 3)]),
         )  # fmt: skip
 
 
 def split_names(name: str, splits: Mapping[str, str | None]) -> dict[str, str]:
-    """What `open_source` takes, by part, from the set's names of its splits; None has none."""
+    """Names for `open_source` by part, from the set's split names; None for a missing part."""
     return {part: f"{name}@{split}" for part, split in splits.items() if split is not None}
 
 
 def refuse_split(name: str) -> None:
-    """Checks that a name is that of a whole set."""
+    """Check that a name is that of a whole set."""
     whole, _, split = name.rpartition("@")
     if whole:
         raise UserError(
-            f"{name} is the split {split!r} alone: expected the whole set, {whole}, or its parts "
-            "as train, val and test."
+            f"data: expected the whole set, {whole}, or its parts as train, val and test, got "
+            f"only the split {split!r}: {name}"
         )
 
 
 def hash_labels(key: str, version: str, targets: Mapping[str, np.ndarray]) -> str:
-    """A fingerprint of a set whose images cannot be looked at cheaply: its version and labels."""
+    """A fingerprint from version and labels, for sets whose images are expensive to check."""
     digest = hashlib.blake2b(f"{key} {version}".encode(), digest_size=16)
     for target_N in targets.values():
         digest.update(target_N.tobytes())
@@ -278,14 +278,14 @@ def hash_labels(key: str, version: str, targets: Mapping[str, np.ndarray]) -> st
 
 
 def sampled(source: Source) -> Iterator[Image.Image | Bands]:
-    """Some images of a set, always the same, each open until the next is asked for."""
+    """A fixed sample of a set, each image open until the next is requested."""
     seen = 0
     for index in random.Random(0).sample(range(len(source)), min(SAMPLE, len(source))):
         try:
             with source.open(index) as image:
                 seen += math.prod(image.size) if isinstance(image, Bands) else 0
                 yield image
-        except Exception:  # a broken one is counted when all are decoded
+        except Exception:  # broken images are counted when all are decoded
             continue
         if seen > _SEEN:
             return
@@ -297,14 +297,14 @@ _WORDS = {
     "val": re.compile(r"(val(id(ation)?)?|dev)(set|data)?"),
     "test": re.compile(r"test(ing)?(set|data)?"),
 }
-_PLAIN = frozenset({"set", "data", "dataset", "image", "images"})  # which no affix is made of
+_PLAIN = frozenset({"set", "data", "dataset", "image", "images"})  # not part of an affix
 
 
 def part_of(name: str) -> tuple[str, str] | None:
-    """The part that a name stands for, and what else it says: ("train", "seg") for `seg_train`.
+    """The part that a name stands for, and its affix: ("train", "seg") for `seg_train`.
 
-    Case, digits and whatever stands between words do not count. None where no word is a part's,
-    or words of two are.
+    Ignores case, digits and separators. None if no word is a part, or words of two parts are.
+
     """
     words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
     found = [
@@ -320,11 +320,11 @@ def part_of(name: str) -> tuple[str, str] | None:
 
 
 def parts_among(names: Iterable[str]) -> dict[str, list[str]]:
-    """The names that stand for parts of one set, by part; empty where they may well be classes.
+    """Names that stand for parts of one set, by part; empty if they may be classes.
 
-    Such are a training part and another one that differ in nothing else (`seg_train`, `seg_test`),
-    and names that say no more than a part, where there are no others. A part has several names
-    where these do not tell which one it is.
+    Accepted are a training part and another one with equal affixes (`seg_train`, `seg_test`), and
+    names without affixes if there are no others. A part has several names if they are ambiguous.
+
     """
     groups, others = defaultdict[str, dict[str, list[str]]](lambda: defaultdict(list)), False
     for name in names:
@@ -344,15 +344,15 @@ def parts_among(names: Iterable[str]) -> dict[str, list[str]]:
     }
 
 
-WHOLE = "all"  # the name for all images, where a split is named
-_NUMBERED = 2**16  # classes at most that are called by all numbers up to the highest
+WHOLE = "all"  # split name for all images
+_NUMBERED = 2**16  # most classes to name by all numbers up to the highest
 
 
 def unique_names(names: Sequence[str], numbers: Sequence[object] | None = None) -> tuple[str, ...]:
-    """Names of classes, with its number behind each that several share: ImageNet has two cranes.
+    """Unique class names; shared ones get their number appended: ImageNet has two cranes.
 
-    Numbers are what the set calls each, its position by default. What UTF-8 cannot hold is escaped,
-    and all are of one Unicode form.
+    Numbers are the set's own, by default positions. Names are normalized to one Unicode form, and
+    invalid characters escaped.
     """
     numbers = range(len(names)) if numbers is None else numbers
     names = [*map(spelling, names)]
@@ -365,7 +365,7 @@ def unique_names(names: Sequence[str], numbers: Sequence[object] | None = None) 
 
 
 def numbered(values: Sequence[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Texts or whole numbers as labels (N,) int64 and the names of the classes.
+    """Labels (N,) int64 and class names from texts or whole numbers.
 
     None, "" and numbers below 0 are `UNLABELLED`.
     """
@@ -380,9 +380,9 @@ def numbered(values: Sequence[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def by_number(number_N: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels (N,) that are numbers without names, which stay as they are unless they are very high.
+    """Labels (N,) that are numbers without names; they are unchanged unless very high.
 
-    So parts agree even if a class is missing in one.
+    Parts thus agree even if one lacks a class.
     """
     label_N = np.maximum(number_N, UNLABELLED)
     highest = int(label_N.max(initial=UNLABELLED))
@@ -393,12 +393,12 @@ def by_number(number_N: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     return found_N.reshape(-1) - below, tuple(map(str, known[below:].tolist()))
 
 
-IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp")  # what columns of images are called
-LABELS = ("cls", "label", "labels", "class")  # what columns of labels are called
+IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp")  # usual names of image columns
+LABELS = ("cls", "label", "labels", "class")  # usual names of label columns
 
 
 def split_column(spec: str) -> tuple[str, str | None]:
-    """A name without the column behind its last #, and that column; None where none is named."""
+    """Split a name at its last # into set and column; None without a column."""
     before, sign, column = spec.rpartition("#")
     if not sign or "/" in column or "@" in column or os.path.exists(named(spec.partition(":")[2])):
         return spec, None
@@ -406,7 +406,7 @@ def split_column(spec: str) -> tuple[str, str | None]:
 
 
 def image_column(name: str, columns: Sequence[str], wanted: str | None = None) -> str:
-    """The column of the images: the one that the user names, is called so, or is the only one."""
+    """The image column: the user's, one with a usual name, or the only one."""
     if wanted is not None:
         if wanted not in columns:
             raise unknown(f"column of images of {name}", wanted, columns)
@@ -414,18 +414,18 @@ def image_column(name: str, columns: Sequence[str], wanted: str | None = None) -
     called = [of for kind in IMAGES for of in columns if of.lower() == kind]
     if not called and len(columns) > 1:
         raise UserError(
-            f"{name} has several columns of images, {', '.join(columns)}: name one of them, as in "
+            f"data: expected one image column, got {', '.join(columns)}; choose one, as in "
             f"{name}#{columns[0]}"
         )
     chosen, *_ = [*called, *columns]
     if len(columns) > 1:
         others = ", ".join(of for of in columns if of != chosen)
-        _log.warning("%s: the images are those of the column %s, not of %s; %s#COLUMN takes "
+        _log.warning("%s: using the image column %s, not %s; %s#COLUMN chooses "
                      "another", name, chosen, others, name)  # fmt: skip
     return chosen
 
 
 def label_column(columns: Sequence[str]) -> str | None:
-    """The column of the labels by its name, small letters first; None where there is none."""
+    """The label column by its name, lower case first; None without one."""
     called = [of for kind in LABELS for of in sorted(columns, reverse=True) if of.lower() == kind]
     return next(iter(called), None)

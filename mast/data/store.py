@@ -1,10 +1,10 @@
-"""What is known of single images, kept for later calls: of their pixels, and their features.
+"""A cache of facts and features of single images.
 
 One SQLite file has the digests of files, facts of images, and features by encoder and image. The
-key of an image is the digest of its file's content: a photo that was renamed or moved is known, and
-of a folder with a new photo that one alone is encoded. Several processes may share a store.
+key of an image is the digest of its file's content, so renamed or moved photos are recognized, and
+only new photos of a folder are encoded. Several processes may share a store.
 
-Legend: N images, D dimensions, B bits of a perceptual hash in 8 ways to turn an image.
+Legend: N images, D dimensions, B bits of a perceptual hash in 8 orientations.
 """
 
 import hashlib
@@ -23,22 +23,22 @@ import numpy as np
 
 from mast.core.errors import UserError
 
-VERSION = 4  # of the tables and of the meaning of their rows
-WAIT_S = 60.0  # for another process that writes
+VERSION = 4  # version of the tables and their meaning
+WAIT_S = 60.0  # seconds to wait for another writer
 SIZE = 16  # bytes of a key
-_PAGE = 32_768  # bytes of a page, into which most rows of features fit
+_PAGE = 32_768  # bytes of a page, enough for most rows of features
 _log = logging.getLogger("mast")
-# Files that this process could not read, or write (True), and files that it made anew.
+# Files that this process could not read or write (True), and files that it recreated.
 _failed, _anew = set[tuple[Path, bool]](), set[Path]()
 # Codes of SQLite for errors in the content of a file.
 _WITHIN = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT,
            sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_NOTADB}  # fmt: skip
-# What comes of damaged files, whose values may be of any type, and of a disk.
+# Errors of damaged files, whose values may be of any type, and of the disk.
 _ERRORS = sqlite3.Error, OSError, TypeError, ValueError, OverflowError
 
 
 class Facts(NamedTuple):
-    """What is known of an image without its pixels."""
+    """Facts of an image, without its pixels."""
 
     height: int  # of its canvas, as the width
     width: int
@@ -48,7 +48,7 @@ class Facts(NamedTuple):
     file_bytes: int  # of its file; 0 of one in a file of many
     taken: str  # its EXIF date, such as "2026:11:29 15:47:05"; "" where there is none
     sharpness: float  # `hashes.sharpness_and_border`
-    border: float  # share of it that is plain
+    border: float  # share covered by a plain border
     pixels: bytes  # digest of its canvas
     hashes: bytes  # its perceptual hashes (8, B), int8
     stack: int  # 1 if its file has other pages
@@ -64,7 +64,7 @@ create table if not exists features (encoder, key blob, row, checksum, primary k
 
 
 class Kept(NamedTuple):
-    """What a store has of an encoder."""
+    """Features of an encoder in the store."""
 
     name: str
     about: str
@@ -73,12 +73,12 @@ class Kept(NamedTuple):
 
 
 def key_of(*parts: object) -> bytes:
-    """The key of what some parts describe."""
+    """A key from descriptive parts."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=SIZE).digest()
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether it is what a file holds that raised an error."""
+    """Whether the content of a file caused an error."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     return not isinstance(error, OSError) and code in _WITHIN
 
@@ -87,8 +87,7 @@ def _is_damage(error: Exception) -> bool:
 class ImageStore:
     """A store in a folder, which may be deleted.
 
-    Where it is damaged it is made anew; where it cannot be used, nothing is known. Either is a
-    warning, once.
+    A damaged store is recreated; an unusable one counts as empty. Both give one warning.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -96,21 +95,21 @@ class ImageStore:
 
     @property
     def keeps(self) -> bool:
-        """Whether nothing failed yet."""
+        """Whether no access failed yet."""
         return all(file != self.file for file, _ in _failed)
 
     @contextmanager
     def _open(self, write: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection for a block, which is one transaction; an error of the files ends the block.
+        """A connection for a block, which is one transaction; a file error ends the block.
 
-        Where there is no database, an empty one in memory takes its place.
+        If the database cannot be opened, an empty one in memory replaces it.
         """
         try:
             database = self._connect(write, ":memory:" if (self.file, write) in _failed else None)
         except _ERRORS as error:
             self._note(error, write)
             database = self._connect(write, ":memory:")
-        with closing(database):  # which undoes what was not committed
+        with closing(database):  # rolls back
             try:
                 yield database
                 database.commit()
@@ -118,11 +117,11 @@ class ImageStore:
                 self._note(error, write)
 
     def _connect(self, write: bool, place: str | None = None) -> sqlite3.Connection:
-        """A connection to the file, or to another place, with a transaction begun."""
+        """Connect to the file, or another place, and begin a transaction."""
         if place is None:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             if self.file.exists() and not self.file.is_file():
-                raise OSError("it is no file")
+                raise OSError("not a regular file")
         database = sqlite3.connect(place or self.file, timeout=WAIT_S, isolation_level=None)
         try:
             if not database.execute("pragma schema_version").fetchone()[0]:
@@ -135,23 +134,23 @@ class ImageStore:
         return database
 
     def _note(self, error: Exception, write: bool) -> None:
-        """Remove a damaged store, once; otherwise the store is not used any more."""
+        """Remove a damaged store, once; after that, stop using it."""
         if _is_damage(error) and self.file not in _anew:
             _anew.add(self.file)
-            with suppress(OSError):  # then it is as damaged as before
+            with suppress(OSError):  # it stays damaged
                 self.file.unlink(missing_ok=True)
-                _log.warning("%s is damaged (%s): it is made anew", self.file, error)
+                _log.warning("%s is damaged (%s): recreating it", self.file, error)
             return
         if self.keeps:
-            _log.warning("nothing is kept for later calls in %s: %s", self.file, error)
+            _log.warning("cannot cache in %s: %s", self.file, error)
         _failed.add((self.file, write))
 
     # --------------------------------------------------------------------------------- files
 
     def digests(self, files: Sequence[Path]) -> list[bytes]:
-        """The digest of each file's content, if it is there.
+        """The digest of each file's content, if it exists.
 
-        Files whose size, times and inode are what they were are not read.
+        Files with unchanged size, times and inode are not read.
         """
         paths = [os.fsencode(os.path.abspath(file)) for file in files]
         known, found, new = dict[bytes, tuple[str, bytes]](), list[bytes](), []
@@ -162,9 +161,9 @@ class ImageStore:
             state, (before, digest) = _state(path), known.get(path, ("", b""))
             if state is None or before != state:
                 digest = _digest(path) if state is not None else b""
-                if state and digest and _state(path) == state:  # it did not change meanwhile
+                if state and digest and _state(path) == state:  # unchanged while reading
                     new.append((path, state, digest))
-            found.append(digest or os.urandom(SIZE))  # what cannot be read is not known again
+            found.append(digest or os.urandom(SIZE))  # forget unreadable files
         if new:
             with self._open(write=True) as database:
                 database.executemany("insert or replace into files values (?, ?, ?)", new)
@@ -173,7 +172,7 @@ class ImageStore:
     # --------------------------------------------------------------------------------- facts
 
     def facts(self, keys: Sequence[bytes]) -> dict[bytes, Facts]:
-        """What is known of images, by key."""
+        """Cached facts of images, by key."""
         found = dict[bytes, Facts]()
         with self._open() as database:
             for key, *values, checksum in _select(database, "select * from images where key", keys):
@@ -182,7 +181,7 @@ class ImageStore:
         return found
 
     def add_facts(self, facts: Mapping[bytes, Facts]) -> None:
-        """Keep what was found of images."""
+        """Cache facts of images."""
         with self._open(write=True) as database:
             rows = [(key, *each, _checksum(each)) for key, each in facts.items()]
             marks = ", ".join("?" * (2 + len(Facts._fields)))
@@ -191,14 +190,14 @@ class ImageStore:
     # ------------------------------------------------------------------------------ features
 
     def features(self, encoder: str, keys: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """What an encoder gave of images.
+        """Cached features of images.
 
         Args:
-            encoder: Its key: all that its features depend on but the images.
+            encoder: Key of the encoder: all that its features depend on, except the images.
             keys: Of the images.
 
         Returns:
-            features_ND in float32, and whether each is known, (N,); D is 0 where none is.
+            features_ND in float32, and whether each is cached, (N,); D is 0 if none is.
         """
         features_ND, known_N = np.empty((len(keys), 0), np.float32), np.zeros(len(keys), bool)
         places, damaged = defaultdict[bytes, list[int]](list), 0
@@ -215,13 +214,13 @@ class ImageStore:
                 features_ND[places[key]] = np.frombuffer(row, "<f4")
                 known_N[places[key]] = True
         if damaged:
-            _log.warning("%s: %d rows are damaged, and encoded again", self.file, damaged)
+            _log.warning("%s: %d damaged rows, encoding these images again", self.file, damaged)
         return features_ND, known_N
 
     def add_features(
         self, encoder: str, keys: Sequence[bytes], features_ND: np.ndarray, about: str = ""
     ) -> None:
-        """Keep what an encoder gave of images; `about` says to a reader which encoder it is."""
+        """Cache features; `about` is a readable name of the encoder."""
         values = [row.tobytes() for row in np.asarray(features_ND, "<f4")]
         rows = [(encoder, key, row, crc32(row)) for key, row in zip(keys, values, strict=True)]
         with self._open(write=True) as database:
@@ -231,7 +230,7 @@ class ImageStore:
     # -------------------------------------------------------------------------------- upkeep
 
     def kept(self) -> list[Kept]:
-        """What there is of each encoder."""
+        """Summary of each encoder's features."""
         if not self.file.exists():
             return []
         counted = (
@@ -245,16 +244,16 @@ class ImageStore:
         return found
 
     def forget(self, names: Iterable[str] | None = None) -> None:
-        """Remove the features of some encoders; None: all that is kept."""
+        """Remove the features of some encoders; None removes everything."""
         try:
-            with closing(self._connect(write=True)) as database:  # others may be at work
+            with closing(self._connect(write=True)) as database:  # other processes may be writing
                 for table in ("files", "images", "encoders", "features") if names is None else ():
                     database.execute(f"delete from {table}")
                 for name in names or ():
                     database.execute("delete from features where encoder = ?", [name])
                     database.execute("delete from encoders where name = ?", [name])
                 database.commit()
-                with suppress(sqlite3.OperationalError):  # others read it
+                with suppress(sqlite3.OperationalError):  # other processes are reading
                     database.execute("vacuum")
         except (sqlite3.Error, OSError) as error:
             if names is not None or not _is_damage(error):
@@ -262,11 +261,11 @@ class ImageStore:
             self.file.unlink(missing_ok=True)
 
 
-_AT_ONCE = 30_000  # values in a statement, of which SQLite takes 32,766
+_AT_ONCE = 30_000  # values per statement; SQLite's limit is 32,766
 
 
 def _select(database: sqlite3.Connection, what: str, among: Sequence[bytes]) -> Iterator[tuple]:
-    """The rows in whose last named column one of some values is."""
+    """Rows whose last named column has one of the values."""
     for start in range(0, len(among), _AT_ONCE):
         part = among[start : start + _AT_ONCE]
         marks = ",".join("?" * len(part))
@@ -278,7 +277,7 @@ def _checksum(facts: Facts) -> int:
 
 
 def _state(file: Path | bytes) -> str | None:
-    """What changes where a file is written or another takes its name; None of anything else."""
+    """State of a file that changes when it is written or replaced; None if it is no file."""
     try:
         status = os.stat(file)
     except (OSError, ValueError):
@@ -288,7 +287,7 @@ def _state(file: Path | bytes) -> str | None:
 
 
 def _digest(file: bytes) -> bytes:
-    """That of a file's content; nothing where it cannot be read."""
+    """Digest of a file's content; empty if unreadable."""
     try:
         with open(file, "rb") as opened:
             content = hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=SIZE))

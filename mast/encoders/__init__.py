@@ -1,1 +1,1 @@
-"""Encoders as they are used: by name to a module, and the features that it gives of images."""
+"""Load encoders by name, and compute their features of images."""

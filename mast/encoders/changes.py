@@ -1,4 +1,4 @@
-"""What is done to the views of a set before an encoder sees them."""
+"""Changes to the views of a set before encoding."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _log = logging.getLogger("mast")
 
 @dataclass(frozen=True)
 class Change:
-    """What is done to the views of a set before the encoder sees them.
+    """A change to the views of a set before encoding.
 
     `apply` maps images_BCHW in [0, 1] and their positions in the set to images of the same shape;
-    equal names, equal changes.
+    equal names mean equal changes.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Change:
 
 
 def acting_on(operators: Sequence[str], channels: int) -> tuple[str, ...]:
-    """Operators for images of so many channels; what is left out is logged."""
+    """Operators for images with this number of channels; logs those left out."""
     possible = tuple(dict.fromkeys(Preset(tuple(operators)).of_channels(channels).operators))
     if left_out := [name for name in operators if name not in possible]:
         _log.warning(
@@ -50,11 +50,11 @@ def changed_by(
     share: float = 1.0,
     **drawn: Any,
 ) -> Change:
-    """An operator applied to every view, or to a share of them, the same one for every operator.
+    """Apply an operator to every view, or to a share of views, equal for all operators.
 
-    The magnitude is from 0 to 1; None for an operator that has none, or for the parameters that
-    pretraining draws, which fields of the operator (`drawn`) change. They are drawn for all images
-    of the set at once, so that they do not depend on batches, and are the same at every magnitude.
+    The magnitude is from 0 to 1; None for an operator without one, or to draw parameters as in
+    pretraining, with changed fields of the operator (`drawn`). Parameters are drawn for the whole
+    set at once, so they do not depend on batches, and are the same at every magnitude.
     """
     operator = OPERATORS[name](size, **drawn)
     generator = torch.Generator().manual_seed(seed)

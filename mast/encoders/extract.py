@@ -1,6 +1,6 @@
-"""Representations of a set by a frozen encoder, taken once and shared by the protocols.
+"""Features of a set by a frozen encoder, computed once and shared by the protocols.
 
-Images are float in [0, 1]; the encoder normalises inside. B images per batch, N in the set,
+Images are float in [0, 1]; the encoder normalizes them. B images per batch, N in the set,
 D dimensions, H and W pixels.
 """
 
@@ -31,7 +31,7 @@ from mast.encoders.changes import Change
 from mast.models.encoders import check_representation, evaluating
 
 LARGEST = 1e15  # squares of features are summed in float32
-GATHERED = 16384  # rows that processes exchange at a time
+GATHERED = 16384  # rows to exchange between processes at a time
 
 
 @entry()
@@ -40,21 +40,21 @@ def open_images(
     size: int,
     reading: Reading | None = None,
 ) -> Tensor:
-    """Read images as `mast evaluate`, `embed` and `predict` show them to an encoder.
+    """Read images as `mast evaluate`, `embed` and `predict` do.
 
     Args:
-        images: One or several: files, or images that Pillow opened.
+        images: One or several files or Pillow images.
         size: Side of the views in pixels, such as `encoder.size` or `classifier.size`.
-        reading: How the files become images, such as `encoder.reading` or `classifier.reading`;
-            None: as RGB of 8 bits.
+        reading: Mapping of file values, such as `encoder.reading` or `classifier.reading`; None
+            for 8-bit RGB.
 
     Returns:
-        images_BCHW in [0, 1]: of each the central view, with 87.5 % of the short side above
-        96 pixels and all of it below, bit for bit as torchvision's `Resize` and `CenterCrop` give
-        it of Pillow's images.
+        images_BCHW in [0, 1]: the central view of each, with 87.5 % of the short side above 96
+        pixels, otherwise all of it; equal to torchvision's `Resize` and `CenterCrop` on Pillow
+        images, bit for bit.
 
     Raises:
-        UserError: One cannot be decoded, or there is none.
+        UserError: An image cannot be decoded, or there is none.
     """
     if size < 1:
         raise UserError(f"size must be 1 pixel or more, got {size}")
@@ -66,7 +66,7 @@ def open_images(
 
 
 def test_views(canvas_set: CanvasSet, indices: range, size: int) -> Tensor:
-    """The views by which an encoder is tested, images_BCHW in [0, 1] on the CPU."""
+    """The test views, images_BCHW in [0, 1] on the CPU."""
     views = None if canvas_set.test_views is None else canvas_set.test_views(size)
     if views is None:  # the canvases are the whole images
         return center_views(canvas_set.batch(indices), size, crop_fraction(size))
@@ -76,12 +76,12 @@ def test_views(canvas_set: CanvasSet, indices: range, size: int) -> Tensor:
 
 
 def in_layout(planes_BPVV: np.ndarray, layout: Layout) -> Tensor:
-    """Images_BCHW in [0, 1] from the planes, uint8, in which a layout has them."""
+    """Images_BCHW in [0, 1] from the planes (uint8) of a layout."""
     return layout.joined(in_unit(torch.from_numpy(planes_BPVV)))
 
 
 def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Tensor:
-    """One batch through an encoder in evaluation mode: representation_BD in float32."""
+    """Encode one batch in evaluation mode: representation_BD in float32."""
     with autocast(images_BCHW.device, dtype):
         representation_BD = encoder(images_BCHW)
     check_representation(representation_BD, images_BCHW)
@@ -96,23 +96,23 @@ def extract(
     change: Change | None = None,
     keep: Callable[[int, Tensor], None] | None = None,
 ) -> Tensor:
-    """The representation of every image of a set, from its central view.
+    """Encode the central view of every image of a set.
 
-    The encoder is moved to the device and its mode is restored afterwards. Features (N, D) are
-    float32 on the CPU, the same on all processes. `keep` gets those of images from a position on,
-    as they come; of several processes at the end.
+    The encoder is moved to the device, and its mode restored afterwards. Features (N, D) are
+    float32 on the CPU, equal on all processes. `keep` gets consecutive features as they are
+    computed, or with several processes at the end.
     """
     if len(canvas_set) == 0:
         raise UserError(f"the set {canvas_set.name!r} has no images. Give one with images.")
     compute = compute or Compute()
     device, count = compute.place(encoder), len(canvas_set)
-    # as even as they can be: a few images alone would be computed by other kernels
+    # of even size, as other kernels would process a small last batch
     batch_size = math.ceil(count / math.ceil(count / compute.images_at_once(size)))
     if device.type == "cpu":
         keep_freed_memory()
     starts = range(0, len(canvas_set), batch_size)
     own_starts = starts[compute.rank :: compute.processes]
-    # A process without a batch of its own still has to know how many dimensions there are.
+    # A process without a batch still needs the number of dimensions.
     batches_here = own_starts or starts[:1]
     features_ND = torch.empty(0)
     images = sum(min(batch_size, len(canvas_set) - start) for start in batches_here)
@@ -153,6 +153,6 @@ def extract(
 
 
 def in_range(features_ND: Tensor) -> bool:
-    """Whether all numbers are finite and can be squared."""
+    """Whether all numbers are finite, also when squared."""
     low, high = torch.stack(features_ND.aminmax()).tolist()
     return bool(low > -LARGEST and high < LARGEST)  # NaN is neither

@@ -1,4 +1,4 @@
-"""Features of any model from a file, in the place of an encoder.
+"""Features of any model from a file, instead of an encoder.
 
 N rows of the file, D dimensions, M images of a set.
 """
@@ -22,16 +22,16 @@ from mast.data.canvas import CanvasSet
 from mast.data.pieces import split_cut
 
 ENDINGS = (".npz", ".parquet")
-PATHS = ("paths", "path", "identifiers", "identifier")  # what the names of images may be called
+PATHS = ("paths", "path", "identifiers", "identifier")  # possible keys of image names
 EXPECTED = "expected `features` (N, D) and `paths` (N,), or what `mast embed` writes"
 
 
 @final
 class FeatureFile(nn.Module):
-    """Features (N, D) of images by their paths, which may be cut to what identifies an image.
+    """Features (N, D) of images by path; any unique ending of a path suffices.
 
-    It is an .npz with the arrays `features` and `paths`, a .parquet with such columns, or what
-    `mast embed` wrote; `size` is the side of its views in pixels, if it says so.
+    The file is an .npz with the arrays `features` and `paths`, a .parquet with these columns, or
+    the output of `mast embed`; `size` is the input size in pixels, if recorded.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,7 +66,7 @@ class FeatureFile(nn.Module):
         root, names = _root(canvas_set.name), canvas_set.identifiers
         keys = [_key(posixpath.join(root, name)) for name in names]
         found = [self._row(key, len(_key(name))) for key, name in zip(keys, names, strict=True)]
-        if all(row is None for row in found):  # paths may be shorter than names in the set
+        if all(row is None for row in found):  # paths may be endings of names in the set
             found = [self._row(key, 1) for key in keys]
         missing = [name for name, row in zip(names, found, strict=True) if row is None]
         if missing:
@@ -84,7 +84,7 @@ class FeatureFile(nn.Module):
         return self.features_ND[rows]
 
     def _row(self, key: str, least: int) -> int | None:
-        """The row of the longest end of a path that has at least so many characters."""
+        """The row of the longest ending of a path with at least this many characters."""
         parts = key.split("/")
         ends = ("/".join(parts[at:]) for at in range(len(parts)))
         return next((self._rows[end] for end in ends
@@ -100,7 +100,7 @@ class FeatureFile(nn.Module):
 
 
 def _root(name: str) -> str:
-    """The folder of a set's images, or its name where it is no folder."""
+    """The folder of a set's images, or its name if it is no folder."""
     # `photos@train` is drawn from `photos`.
     spec = name if os.path.exists(name) else re.sub("@(train|test)$", "", name)
     place = split_cut(spec)[0]

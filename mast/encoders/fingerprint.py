@@ -1,4 +1,4 @@
-"""Hashes that identify encoders: of their weights and of what rebuilds them."""
+"""Hashes that identify encoders by weights and configuration."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mast.core.tensors import digest, read_tensors
 
 
 def fingerprint(module: nn.Module, described: Any) -> str:
-    """Hash of an encoder: of every weight and buffer, and of what rebuilds it, as JSON has it.
+    """Hash of an encoder's weights, buffers and configuration (JSON values).
 
-    Two encoders with the same weights and another forward pass must differ in the latter.
+    Encoders with equal weights but different forward passes must differ in the configuration.
     """
     state = module.state_dict()  # a module may keep something else than tensors in it
     tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
@@ -25,10 +25,9 @@ def fingerprint(module: nn.Module, described: Any) -> str:
 
 
 def weights_are_in(file: Path, encoder: Mapping[str, Any]) -> bool | None:
-    """Whether a result is of the encoder in an `encoder.safetensors`, by what it says of its
-    encoder.
+    """Whether a result belongs to the encoder in an `encoder.safetensors`, by its description.
 
-    None where either does not say, or where the result is of a space, which is in no such file.
+    None if either is unknown, or if the result is of a space, which no such file contains.
     """
     described = {key: each for key, each in encoder.items() if key not in ("source", "fingerprint")}
     if "fingerprint" not in encoder or "space" in encoder or not file.is_file():
@@ -40,7 +39,7 @@ def weights_are_in(file: Path, encoder: Mapping[str, Any]) -> bool | None:
 
 @functools.lru_cache(maxsize=64)
 def _fingerprint_in(file: Path, described: str, *_: int) -> str | None:
-    """The `fingerprint` of the encoder in a file, as long as that stays as it is."""
+    """The `fingerprint` of the encoder in a file, cached until the file changes."""
     try:
         tensors, _header = read_tensors(file)
     except UserError:

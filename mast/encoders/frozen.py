@@ -1,4 +1,4 @@
-"""An encoder as the protocols receive it: its features, and the bench for what must be trained.
+"""An encoder for protocols: its features, and a bench for trainings.
 
 N images in a set, D dimensions of the representation.
 """
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
     from mast.data.canvas import CanvasSet
 
-VERSION = 3  # of how views and features are made; a new one ignores all that was kept
-ROWS = 8192  # features that are mapped at once
+VERSION = 3  # version of views and features; a new one ignores cached features
+ROWS = 8192  # features to map at once
 
 
 class InSpace(nn.Module):
-    """An encoder, images to features (B, F), seen in a space: a map of these to (B, D)."""
+    """An encoder of images to features (B, F), followed by a map to a space (B, D)."""
 
     def __init__(self, encoder: nn.Module, seen: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -51,19 +51,18 @@ class InSpace(nn.Module):
 
 
 class FrozenEncoder:
-    """The features of an encoder that stays as it is; each is extracted once.
+    """Features of a frozen encoder, each extracted once.
 
     Args:
         module: Takes images_BCHW in [0, 1], returns representation_BD.
-        compute: How it is run; as the bench says if not given.
-        store: Where features are kept for the next process; None keeps them in memory alone.
-        description: What is known of the encoder, for the results.
-        bench: Where protocols train; one without a workspace if not given.
-        whole: The encoder in whose features the module, an `InSpace`, sees a space: these are
-            extracted and kept, whatever the space.
-        kept_as: What tells its features in the store from those of others; its fingerprint if not
-            given.
-        representations: Makes another representation of the run whose encoder it is, by name.
+        compute: Device and batch size; by default those of the bench.
+        store: Cache of features; None for memory only.
+        description: Description of the encoder, for results.
+        bench: Where protocols train; by default one without a workspace.
+        whole: For an `InSpace` module, its encoder without the map, whose features are extracted
+            and cached for all spaces.
+        kept_as: Key of its features in the store; by default its fingerprint.
+        representations: Loads another representation of the same run, by name.
 
     Attributes:
         device: Where the module is.
@@ -94,30 +93,30 @@ class FrozenEncoder:
         self.representations = representations
         trained_on = torch.device(self.bench.compute.device or "cpu")
         assert trained_on.type == self.device.type, "a bench stands where its encoder is"
-        # The set is kept with its features so that no other set can get its id.
+        # Holds a reference to the set, so that its id is not reused.
         self._extracted: dict[tuple[int, int, str | None], tuple[CanvasSet, Tensor]] = {}
 
     @functools.cached_property
     def identity(self) -> str:
-        """The `fingerprint` of the weights, taken once."""
+        """The `fingerprint` of the weights, computed once."""
         return self.description.get("fingerprint") or fingerprint(self.module, None)
 
     def features(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
-        """Features (N, D) of a set, extracted at the first call; float32 on the CPU."""
+        """Features (N, D) of a set, extracted on the first call; float32 on the CPU."""
         key = (id(canvas_set), size, None if change is None else change.name)
         if key not in self._extracted:
             self._extracted[key] = (canvas_set, self._stored(canvas_set, size, change))
         return self._extracted[key][1]
 
     def kept_as(self, size: int) -> str:
-        """What the store calls the features: of all that they depend on but the images."""
+        """The features' key in the store: all that they depend on, except the images."""
         parts = (self._kept_as or self.identity, size, crop_fraction(size), self.compute.dtype)
         return key_of(VERSION, *parts, self.device.type).hex()
 
     def pool_features(
         self, pool: tuple[CanvasSet, ...], size: int, change: Change | None = None
     ) -> Tensor:
-        """Features (N, D) of several sets, one after the other."""
+        """Concatenated features (N, D) of several sets."""
         return torch.cat([self.features(canvas_set, size, change) for canvas_set in pool])
 
     def extract(
@@ -127,7 +126,7 @@ class FrozenEncoder:
         change: Change | None = None,
         keep: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor:
-        """As `features`, but neither looked up nor kept; all processes share the work."""
+        """Like `features`, but without the cache; all processes share the work."""
         if self.whole is not None:
             return self._seen(self.whole.extract(canvas_set, size, change))
         if isinstance(self.module, FeatureFile):
@@ -137,7 +136,7 @@ class FrozenEncoder:
         return extract(self._fast or self.module, canvas_set, size, self.compute, change, keep)
 
     def see(self, keys: Sequence[bytes], planes_BPVV: np.ndarray, layout: Layout) -> None:
-        """Encode images that are decoded now, and keep their features where a store can."""
+        """Encode newly decoded images, and cache their features."""
         if self.store is None or not self.store.keeps:
             return
         size = planes_BPVV.shape[-1]
@@ -153,32 +152,32 @@ class FrozenEncoder:
                 )
             ]
         features_BD = torch.cat(parts).cpu()
-        if in_range(features_BD):  # else `features` says of which images
+        if in_range(features_BD):  # otherwise `features` reports the image
             self.store.add_features(
                 self.kept_as(size), keys, features_BD.numpy(), self._about(size)
             )
 
     def _folded(self, images_BCHW: Tensor) -> nn.Module:
-        """The module, or a faster one that gives the same of images."""
+        """The module, or a faster equivalent."""
         encoder = getattr(self.module, "encoder", self.module)
         on_cpu = self.device.type == "cpu" and isinstance(encoder, Encoder)
         return folded(self.module, images_BCHW) if on_cpu else self.module
 
     def _about(self, size: int) -> str:
-        """What the store says of the features to a reader."""
+        """Readable description of the features in the store."""
         return f"{self.description.get('source', 'a module')} at {size} pixels"
 
     def _stored(self, canvas_set: CanvasSet, size: int, change: Change | None) -> Tensor:
-        """Features from the store; images that it lacks go through the encoder and into it."""
+        """Features from the store; missing ones are computed and added."""
         if self.whole is not None:
             return self._seen(self.whole.features(canvas_set, size, change))
         if self.store is None:
             return self.extract(canvas_set, size, change)
         name, keys = self.kept_as(size), canvas_set.keys
-        if change is not None:  # which is drawn by the place in the set
+        if change is not None:  # changes depend on the place in the set
             keys = [key_of(key, at, change.name) for at, key in enumerate(keys)]
         known_ND, known_N = map(torch.from_numpy, self.store.features(name, keys))
-        # All processes take the same way: what one of them lacks, all extract.
+        # All processes agree: if one lacks features, all extract.
         lacking_N = self.compute.sum((~known_N).float().to(self.device)).cpu() > 0
         first = dict[bytes, int]()
         for at, key in enumerate(keys):
@@ -204,15 +203,15 @@ class FrozenEncoder:
         return features_ND[[first[key] for key in keys]]
 
     def _seen(self, features_NF: Tensor) -> Tensor:
-        """Features of the whole in the space, on the CPU."""
+        """Map features of the whole encoder to the space, on the CPU."""
         assert isinstance(self.module, InSpace)
         parts = [self.module.seen(part_RF.to(self.device)).cpu()
                  for part_RF in features_NF.split(ROWS)]  # fmt: skip
         return torch.cat(parts)
 
     def representation(self, name: str) -> FrozenEncoder:
-        """Another representation of the run whose encoder is measured: "ensemble" (the parts of a
-        method side by side) or "embedding".
+        """Another representation of the same run: "ensemble" (the method's parts concatenated) or
+        "embedding".
         """
         if self.representations is None:
             raise UserError(

@@ -1,4 +1,4 @@
-"""From what the user names to an encoder: a run, a checkpoint, a model by name, or a module.
+"""Load an encoder from a run, a checkpoint, a model name, or a module.
 
 D dimensions, B images.
 """
@@ -45,16 +45,16 @@ from mast.models import (
 )
 from mast.models.encoders import channels_of, check_size, evaluating, resolve
 
-ADAPTED = "subspaces.safetensors"  # in the folder of an adapted encoder
-LONGEST = 24  # letters of a name in that of a folder
-FAR = 2 / 3  # of the size of its weights; at smaller ones an encoder is warned of
+ADAPTED = "subspaces.safetensors"  # file in the folder of an adapted encoder
+LONGEST = 24  # letters of a name in a folder's name
+FAR = 2 / 3  # share of the trained size below which to warn
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
 
 _log = logging.getLogger("mast")
 
 
 class EncoderOptions(NamedTuple):
-    """An encoder as a user names it; the arguments of `load`."""
+    """The user's choice of an encoder; arguments of `load`."""
 
     run: str | Path | nn.Module
     size: int | None = None
@@ -70,9 +70,9 @@ class Loaded(NamedTuple):
     Attributes:
         module: From images (B, 3, H, W) in [0, 1] to (B, D), in evaluation mode.
         size: Side of its views in pixels.
-        description: What rebuilds it, as JSON has it.
-        folder: What its evaluations belong to.
-        own: Whether the user gave weights in place of those that the name names.
+        description: Its configuration as JSON values.
+        folder: Folder of its evaluations.
+        own: Whether the user's weights replace those of the name.
     """
 
     module: nn.Module
@@ -91,26 +91,25 @@ def load(
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """Load what a run, or another project, learned.
+    """Load an encoder of a run or of another project.
 
     Args:
-        run: A run folder, an `encoder.safetensors`, a checkpoint of another project, the name of
-            weights such as `DEFAULT` or "timm:resnet18.a1_in1k", or of an architecture with
-            `weights`, features in a file as `FeatureFile` reads it, an `.onnx` as `OnnxFile` does,
-            or a module from images (B, 3, H, W), RGB in [0, 1], to (B, D), which normalises images
-            itself.
-        size: Side of the views in pixels; that of pretraining, of the weights or of the file of
-            features if not given, else 224. A module that is no `Encoder` needs one.
-        weights: A checkpoint with weights for the name, in place of those that it names.
-        download: Whether the weights that the name names may be downloaded.
-        untrained: Whether the name of an architecture stands for random weights.
-        seed: Of random weights.
+        run: A run folder, an `encoder.safetensors`, a checkpoint of another project, pretrained
+            weights such as `DEFAULT` or "timm:resnet18.a1_in1k", an architecture with `weights`,
+            a file for `FeatureFile`, an `.onnx` for `OnnxFile`, or a module from RGB images
+            (B, 3, H, W) in [0, 1] to (B, D), which normalizes images itself.
+        size: Input size in pixels; by default that of pretraining, of the weights or of the
+            feature file, else 224. Required for a module other than `Encoder`.
+        weights: A checkpoint to load into the named architecture.
+        download: Whether weights may be downloaded.
+        untrained: Whether to use random weights for a named architecture.
+        seed: Seed of random weights.
         options: Other fields of `EncoderConfig` for the named architecture.
 
     Returns:
         The module, and the folder of its evaluations: the run's, or in `runs/`
-        `<name>-random-<seed>`, or a `short_folder`: of the name without its tag, of the file where
-        there is no name, or of the class of a module.
+        `<name>-random-<seed>` or a `short_folder` of the name without its tag, the file or the
+        module's class.
 
     Raises:
         UserError: No such encoder, weights that are missing or do not fit, or an
@@ -151,14 +150,14 @@ def load(
 def short_folder(name: str, sha256: str) -> Path:
     """The folder for results of an encoder that is not a run: `runs/resnet50-3f9a1c`.
 
-    VICReg and Barlow Twins both write `resnet50.pth`, so the name has digits of a SHA-256.
+    The name includes digits of a SHA-256, as VICReg and Barlow Twins both write `resnet50.pth`.
     """
     short = name.rpartition(":")[2].partition(".")[0][:LONGEST]
     return Path("runs") / f"{short or 'encoder'}-{sha256[:6]}"
 
 
 def source_name(run: str | Path | nn.Module) -> str:
-    """What an encoder is called in a result: as the user named it, or the class of a module."""
+    """Name of an encoder in results: the user's, or the class of a module."""
     kind = type(run)
     return f"{kind.__module__}.{kind.__qualname__}" if isinstance(run, nn.Module) else str(run)
 
@@ -166,7 +165,7 @@ def source_name(run: str | Path | nn.Module) -> str:
 def _foreign(
     file: Path, name: str | None, size: int | None, options: Mapping[str, Any] | None
 ) -> Loaded:
-    """An encoder that another project trained."""
+    """Load an encoder of another project."""
     encoder, layout, left_out, beside = load_foreign(file, name, size, options)
     if beside or (name is not None and named_weights(name) is None):
         mean, std = (", ".join(f"{value:g}" for value in moments)
@@ -188,7 +187,7 @@ def _foreign(
 def _of_file(
     module: FeatureFile | OnnxFile, file: Path, size: int | None, weights: str | Path | None
 ) -> Loaded:
-    """What a file alone gives: features of another model, or a graph."""
+    """An encoder from a single file of features or an ONNX graph."""
     if weights is not None:
         raise UserError(f"weights: expected none with {file}, which has its own")
     sha256 = _sha256(file)
@@ -204,7 +203,7 @@ def _sha256(file: Path) -> str:
 
 
 def _module(module: nn.Module, size: int | None) -> Loaded:
-    """A module of the user's own; of an `Adapted` its encoder."""
+    """The user's own module; for an `Adapted`, its encoder."""
     if isinstance(depths := getattr(module, "depths", None), Depths):
         module, size = depths.encoder, size or depths.size
     kind = type(module).__name__
@@ -221,7 +220,7 @@ def _module(module: nn.Module, size: int | None) -> Loaded:
 
 
 def _random(name: str, size: int, seed: int, untrained: bool) -> Loaded:
-    """An encoder that learned nothing, to compare with one that did."""
+    """An encoder with random weights, for comparison."""
     try:
         resolve(name)
         with forked():
@@ -245,13 +244,13 @@ def frozen(
     cache: bool = True,
     bench: Bench | None = None,
 ) -> FrozenEncoder:
-    """What was loaded, as protocols receive it.
+    """Freeze a loaded encoder for protocols.
 
     Args:
-        source: What the user named, for `load`.
-        cache: Whether features are kept for the next call. Those of a user's module are found by
-            its outputs for some images, too, as its code may change where its weights do not; they
-            are not kept if it draws random numbers or several processes share the work.
+        source: The user's name of the encoder, as for `load`.
+        cache: Whether to cache features. For a user's module, the key includes its outputs for
+            test images, as code may change without weights; features are not cached if it is
+            random, or if several processes share the work.
         bench: Where protocols train.
     """
     inner = next((part for part in loaded.module.modules() if isinstance(part, Encoder)), None)
@@ -272,7 +271,7 @@ def frozen(
 
 
 def _answers(module: nn.Module, size: int, compute: Compute) -> Tensor | None:
-    """What a module gives of noise, also bright or gray; None where it draws random numbers."""
+    """Outputs for fixed noise images, also bright or gray; None if they are random."""
     device, shape = compute.place(module), (1, channels_of(module), size, size)
     noise_1CHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     bright_1CHW = 0.8 + 0.2 * noise_1CHW

@@ -20,10 +20,10 @@ EXPECTED = (
 
 @final
 class OnnxFile(nn.Module):
-    """A graph from RGB images (B, 3, H, W) in [0, 1] to the first of its outputs, (B, D).
+    """A graph from RGB images (B, 3, H, W) in [0, 1] to its first output, (B, D).
 
     Attributes:
-        size: The side of its images in pixels, if the file fixes it.
+        size: Input size in pixels, if the file fixes it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +36,7 @@ class OnnxFile(nn.Module):
             raise UserError(f"no encoder at {path}")
         try:
             self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        except Exception as error:  # ONNX Runtime's own, one for each kind
+        except Exception as error:  # ONNX Runtime's exception types
             why = " ".join(str(error).split())[:200]
             raise UserError(f"{path} is no ONNX file that ONNX Runtime reads ({why})") from error
         (first, *others) = self.session.get_inputs()
@@ -49,7 +49,7 @@ class OnnxFile(nn.Module):
         self.size = sides[0] if isinstance(sides[0], int) else None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "OnnxFile":
-        return self  # a session has no state that changes
+        return self  # a session has no mutable state
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         at_once = self.batch if isinstance(self.batch, int) else len(images_BCHW)

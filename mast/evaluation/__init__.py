@@ -1,1 +1,1 @@
-"""What encoders are measured by: sets, features, intervals, results; protocols."""
+"""Evaluation of encoders: labeled sets, protocols, intervals and results."""

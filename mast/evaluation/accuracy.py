@@ -29,7 +29,7 @@ def correct_within(scores_NC: Tensor, labels_N: Tensor, k: int | Tensor) -> Tens
     """For each image the probability (N,) that its class is among the k best, ties broken at
     random.
 
-    A collapsed encoder scores every class alike: counting the expectation, it scores chance.
+    A collapsed encoder scores all classes equally: by expectation, it reaches chance level.
     """
     bad_N = ~scores_NC.isfinite().all(dim=1)
     if bad_N.any():
@@ -117,7 +117,7 @@ def class_mean_interval(
     """The interval of the mean over the classes that occur, the classes being the same in all sets.
 
     It is Wilson's of as many images as would give the variance of that mean, which is added up from
-    the classes. So that the variance of a class of which all or no image is right is not 0, one
+    the classes. So that the variance of a class with all or no images right is not 0, one
     right and one wrong image are added to each; for an accuracy of a half the result is unbiased,
     for others it is too large, as it is for a class with a single image. Of pieces of files, each
     class has its `effective_images`, and the variance its degrees of freedom (Satterthwaite).

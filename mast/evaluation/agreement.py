@@ -1,10 +1,10 @@
-"""How well the images nearest to an image share its labels.
+"""How often the nearest images share an image's labels.
 
-Each image of a set queries all others by cosine. Images of equal similarity enter a ranking
-together, so that nothing depends on the order of the set. Pieces of one file do not find each
+Each image of a set queries all others by cosine. Ties are ranked together, so results do not
+depend on the order of the set. Pieces of one file do not count as neighbors of each
 other.
 
-N images in the set, M = N - 1 others of each, R of them queries at once, D dimensions, T targets.
+N images in the set, M = N - 1 others, R queries at once, D dimensions, T targets.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from mast.search.nearest import directions
 
-CHUNK_ELEMENTS = 2**21  # similarities ranked at once: 8 MiB a float
+CHUNK_ELEMENTS = 2**21  # similarities to rank at once: 8 MiB
 
 
 class Retrieved(NamedTuple):
-    """What each image's ranking of the others is worth, each (T, N) float64 in [0, 1]."""
+    """Scores of each image's ranking of the others, each (T, N) float64 in [0, 1]."""
 
     precision: Tensor  # share of the k nearest that have its label
     average_precision: Tensor  # NaN where no other image has its label
@@ -32,8 +32,8 @@ def retrieve(
 ) -> Retrieved:
     """Rank all other images for each image, in bounded memory.
 
-    Queries may be features of the same images after a change. The k nearest count, or all others
-    where there are fewer; images of one file are no answers to each other.
+    Queries may be features of the same images after a change. The k nearest count, or all others if
+    fewer; images of one file are excluded from each other's rankings.
     """
     gallery_DN = directions(gallery_ND).T
     positions_N = torch.arange(len(gallery_ND), device=gallery_ND.device)
@@ -61,7 +61,7 @@ def retrieve(
 
 
 def chance(labels_N: Tensor, files_N: Tensor | None = None) -> Tensor:
-    """The expected precision of a random order, (N,): the share of the others with its label."""
+    """Expected precision of a random order, (N,): the share of others with the same label."""
     same_N = labels_N.bincount()[labels_N]
     if files_N is None:
         return (same_N - 1).double() / (len(labels_N) - 1)
@@ -76,7 +76,7 @@ def _counts(number_N: Tensor) -> Tensor:
 
 
 def _ends(sorted_RN: Tensor) -> Tensor:
-    """For each place but the last, the last place of the images that are equally similar."""
+    """For each rank but the last, the last rank of its tie."""
     place_M = torch.arange(sorted_RN.shape[1] - 1, device=sorted_RN.device)
     ends_RM = sorted_RN[:, :-1] != sorted_RN[:, 1:]
     end_RM = torch.where(ends_RM, place_M, len(place_M) - 1)
@@ -84,7 +84,7 @@ def _ends(sorted_RN: Tensor) -> Tensor:
 
 
 def _precision(found_RM: Tensor, end_RM: Tensor, k_R: Tensor) -> Tensor:
-    """The precision at k; equals that reach beyond k count as they would on average."""
+    """Precision at k; a tie across k counts as on average over its orders."""
     end_R = end_RM.gather(1, k_R[:, None] - 1).squeeze(1)
     first_R = (end_RM < end_R[:, None]).sum(dim=1)  # as many places are before these equals
     padded_RN = F.pad(found_RM, (1, 0))
@@ -97,7 +97,7 @@ def _precision(found_RM: Tensor, end_RM: Tensor, k_R: Tensor) -> Tensor:
 
 
 def _average(same_RM: Tensor, found_RM: Tensor, end_RM: Tensor) -> Tensor:
-    """The average precision; equals count with the precision where they end."""
+    """Average precision; a tie counts with the precision at its end."""
     rank_M = torch.arange(1, found_RM.shape[1] + 1, device=found_RM.device)
     precision_RM = (found_RM / rank_M).gather(1, end_RM)
     return (precision_RM * same_RM).sum(dim=1, dtype=torch.float64) / found_RM[:, -1]

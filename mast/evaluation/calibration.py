@@ -1,7 +1,7 @@
-"""Whether a classifier's probabilities say how often it is right, and one number that mends them.
+"""Calibration of a classifier's probabilities by a temperature.
 
 Scores are divided by a temperature before the softmax, which changes no prediction. It is fitted to
-held-out images: a classifier is surer of those that it learned from than it may be.
+held-out images, as classifiers are overconfident on their training images.
 
 V held-out images, C classes.
 """
@@ -22,18 +22,18 @@ FOLDS = 5
 
 
 class Calibration(NamedTuple):
-    """What a temperature does for the probabilities of held-out images."""
+    """A temperature, and its effect on held-out images."""
 
     temperature: float  # fitted to all of them
-    error_before: float  # `calibration_error` of the scores as they are, in percent
-    error_after: float  # the same, each fifth by a temperature of the others
+    error_before: float  # `calibration_error` of the unscaled scores, in percent
+    error_after: float  # the same with a temperature, cross-validated over fifths
     images: int  # V
 
 
 def calibrate(scores_VC: Tensor, labels_V: Tensor, seed: int) -> Calibration:
-    """Fit a temperature, and measure the calibration on images that it was not fitted to.
+    """Fit a temperature, and measure calibration by cross-validation.
 
-    Scores are of two images or more from which the classifier did not learn; the seed draws fifths.
+    Needs scores of two or more held-out images; the seed draws the fifths.
     """
     images = len(labels_V)
     assert images >= 2
@@ -54,12 +54,12 @@ def calibrate(scores_VC: Tensor, labels_V: Tensor, seed: int) -> Calibration:
 
 
 def fit_temperature(scores_VC: Tensor, labels_V: Tensor) -> float:
-    """The temperature that minimises the mean negative log-likelihood of held-out images' classes.
+    """The temperature that minimizes the mean negative log-likelihood of held-out images.
 
-    Where every image is right the likelihood grows without end as the temperature falls, though
-    few images cannot tell that no image ever will be wrong. Each then counts as
-    (V + 1) / (V + C) of an image of its class, the rest spread over the other classes, as in
-    Platt's targets for two. It is 1 where all scores of each image are equal.
+    If every image is right, the likelihood grows without bound as the temperature falls, although a
+    few images cannot prove that errors never occur. Each image then counts as (V + 1) / (V + C) of
+    its class, with the rest spread over the other classes, as in Platt's targets for two. It is 1
+    if all scores of each image are equal.
 
     Reference:
         Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2; Platt,
@@ -79,7 +79,7 @@ def fit_temperature(scores_VC: Tensor, labels_V: Tensor) -> float:
         scaled_VC = scores_VC / (spread * math.exp(log))
         return float(F.cross_entropy(scaled_VC, labels_V, label_smoothing=smoothing))
 
-    # Beyond these, probabilities are uniform, or 0 and 1, in any case.
+    # Beyond these bounds, probabilities are uniform, or 0 and 1.
     ends = math.log(1e-4), math.log(1e4)
     found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-9})
     return spread * math.exp(float(found.x))
@@ -88,8 +88,8 @@ def fit_temperature(scores_VC: Tensor, labels_V: Tensor) -> float:
 def calibration_error(probabilities_VC: Tensor, labels_V: Tensor) -> float:
     """The expected calibration error in percent, over 15 bins of equal width.
 
-    Few images in a bin are never quite as often right as their probability, so that the error of
-    a perfect classifier is above 0.
+    With few images per bin, even a perfectly calibrated classifier has an error above 0.
+
 
     Reference:
         Guo et al., On Calibration of Modern Neural Networks, ICML 2017, equation 3.

@@ -1,4 +1,4 @@
-"""Runs side by side: what each measured, how far they differ, and whether the first is better."""
+"""Compare runs: results, differences, and the verdict on the first."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from mast.evaluation.paired import Difference, difference, of_changed_images
 from mast.evaluation.result import Result, in_words, readable, results_in
 from mast.evaluation.verdict import QUOTED, Results, Verdict, verdict
 
-START = "before pretraining"  # what the first run started as
-# They change no value beyond rounding.
+START = "before pretraining"  # the first run's starting weights
+# Settings that change values by rounding only.
 OF_MACHINES = ("extraction.device", "extraction.batch_size", "extraction.processes")
 
 
@@ -37,7 +37,7 @@ class ComparisonRow:
 
     @property
     def texts(self) -> list[tuple[str, str, str]]:
-        """For each run its value, the interval, and what the first run gains over it."""
+        """For each run its value, interval, and the first run's gain over it."""
         return [
             (
                 "–" if value is None else f"{value:.1f}",
@@ -52,8 +52,8 @@ class ComparisonRow:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown, Rows):
-    """Runs side by side: their names and folders, a row a measure, the verdict on the first, and
-    notes on why some could not be compared, or only with care.
+    """A comparison of runs: names and folders, a row per measure, the verdict on the first, and
+    notes on limits of the comparison.
     """
 
     runs: tuple[str, ...]
@@ -64,7 +64,7 @@ class Comparison(Shown, Rows):
 
     @property
     def by_column(self) -> Columns:
-        """A row for each measure and encoder that has it; gains are of the first over it."""
+        """A row per measure and encoder; gains are of the first over this one."""
         numbers = ("value", "low", "high", "chance", "gain", "gain_low", "gain_high")
         names = ("protocol", "set", "target", "measure", "encoder", *numbers)
         unknown = math.nan
@@ -80,7 +80,7 @@ class Comparison(Shown, Rows):
         return columns_of(names, rows)
 
     def table(self) -> TextTable:
-        """Under each measure a line for each run that has it."""
+        """For each measure, a line per run."""
         title = f"Percent of the test sets, 95 % intervals; gain: {self.runs[0]} minus the other"
         table = TextTable(title=title, box=SIMPLE_HEAD, padding=0)
         for column in ("measure", "encoder"):
@@ -109,9 +109,9 @@ class Comparison(Shown, Rows):
 
 
 def compare(runs: str | Path | Sequence[str | Path]) -> Comparison:
-    """Put what was measured of several runs side by side, with the gains of the first.
+    """Compare the results of several runs, with the gains of the first.
 
-    What the first started as comes last, and weights of others, where these were measured.
+    The first run's starting weights and published weights come last, if evaluated.
     """
     folders = [_located(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]
     if not folders:
@@ -176,8 +176,8 @@ def _rows(results: Sequence[Result | None]) -> Iterator[ComparisonRow]:
 
 
 def _weights_of_others(run: Path, results: Sequence[Results]) -> list[Path]:
-    """Folders of weights of others that were measured on images of a run; none where such a folder
-    is among the results.
+    """Folders of published weights evaluated on a run's images; none if such a folder is among the
+    results.
     """
     known = [result.encoder for of_run in results for result in of_run.values()]
     if any(encoder.get("weights") for encoder in known):
@@ -194,14 +194,14 @@ def _weights_of_others(run: Path, results: Sequence[Results]) -> list[Path]:
 
 
 def _evaluated(place: Path) -> Iterator[tuple[Path, Result]]:
-    """What was measured of encoders in a folder that holds a folder of each."""
+    """Results of all encoders in a parent folder."""
     for file in sorted(place.glob(f"*/{EVALUATIONS}/*.json")):
         with suppress(UserError):  # others' damage
             yield file.parents[1], Result.read(file)
 
 
 def _located(run: str | Path) -> Path:
-    """The folder of what was evaluated, by the name or file that `evaluate` took, too."""
+    """The folder of evaluations, also by the name or file given to `evaluate`."""
     path = Path(run)
     if path.is_file() and RunFolder(path.parent).config.is_file():
         return path.parent
@@ -226,7 +226,7 @@ def _results(run: Path) -> Results:
 
 
 def short_names(runs: Sequence[Path]) -> tuple[str, ...]:
-    """The last part of each path, or as many as tell them apart; of a space its encoder, too."""
+    """Shortest distinct endings of paths; for a space, including its encoder."""
     parts = [[part for part in run.parts if part != SPACES] for run in runs]
     for depth in range(1, max(map(len, parts)) + 1):
         names = [
@@ -239,7 +239,7 @@ def short_names(runs: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _differences(first: Result, other: Result, runs: str) -> Iterator[str]:
-    """Notes on how two results of the same images were measured differently."""
+    """Notes on differing conditions of two results on the same images."""
     subject = f"{first.protocol} on {readable(first.set_name)}, {runs}"
     differ = [part for part in first.fingerprints | other.fingerprints
               if first.fingerprints.get(part) != other.fingerprints.get(part)]  # fmt: skip

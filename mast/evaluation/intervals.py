@@ -1,4 +1,4 @@
-"""Intervals over test images: what other test sets of the same size would have said.
+"""Intervals over test images: the variation between test sets of the same size.
 
 A proportion of images has a score interval, and so has the mean of those of classes; the mean over
 draws of what is learned from has Student's t; everything else the percentiles of a bootstrap. Over
@@ -104,8 +104,8 @@ def mean_interval(
     """The interval of a mean over units whose credits are in [0, 1]; files_N where files have
     several.
 
-    Wilson's where every unit is right or wrong or all are alike, of which a bootstrap would say
-    nothing; elsewhere Student's t over files, or the bootstrap.
+    Wilson's if every unit is right or wrong, or all are equal, where a bootstrap would have width
+    0; otherwise Student's t over files, or the bootstrap.
     """
     mean = min(1.0, max(0.0, float(credit_N.double().mean())))
     if _is_binary(credit_N):
@@ -167,8 +167,8 @@ def _is_binary(credit_N: Tensor) -> bool:
 def student_of_files(
     value_N: Tensor, weight_N: Tensor, files_N: Tensor, least: float
 ) -> Interval | None:
-    """Student's t of a weighted mean over pieces of files, from `least` to 1; None of alike files,
-    or of one.
+    """Student's t of a weighted mean over pieces of files, from `least` to 1; None for equal files,
+    or one.
 
     The variance is that of a ratio of sums of files (Taylor linearization), with as many degrees
     of freedom as files of one weight would leave. `value_N` is multiplied by its weight already,
@@ -189,8 +189,8 @@ def student_of_files(
 
 
 def student_interval(value_D: Tensor, least: float) -> Interval | None:
-    """Student's t of a mean over few draws of what is learned from, from `least` (0 or -1) to 1;
-    None of one draw, or where all are alike."""
+    """Student's t of a mean over few draws of training images, from `least` (0 or -1) to 1; None
+    for one draw, or if all are equal."""
     draws = len(value_D)
     found = student_of_files(value_D, torch.ones(draws), torch.arange(draws), least)
     return None if found is None else found._replace(method=STUDENT)
@@ -202,7 +202,7 @@ def effective_images(credit_N: Tensor, files_N: Tensor) -> tuple[float, float]:
 
     Where tiles of a file have a correlation of 0.5, the 95 % interval over 40 files with 36 tiles
     each holds the truth in 34 % of all draws if it takes tiles for independent. Here the variance
-    of the mean is found from the sums of files. So that it is not 0 where all files are alike, two
+    of the mean is found from the sums of files. So that it is not 0 for equal files, two
     of mean size are added, one with all images right and one with none.
 
     Reference:

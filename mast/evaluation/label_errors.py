@@ -40,17 +40,36 @@ def thresholds(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
 
 def confident_classes(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
     """The class that each image confidently belongs to: the most probable above its threshold, or
-    `NO_CLASS` (equation 1). Where it is another than the label, that is a likely error.
+    `NO_CLASS` (equation 1).
     """
     reached_NC = probability_NC >= thresholds(label_N, probability_NC)
     class_N = np.where(reached_NC, probability_NC, -np.inf).argmax(axis=1)
     return np.where(reached_NC.any(axis=1), class_N, NO_CLASS)
 
 
+def likely_errors(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
+    """Which labels (N,) are likely wrong: of each class those with the smallest probability.
+
+    Their number is the share of its confident images that belong to another class (section 3.2,
+    "prune by class"). It finds 28 to 57 % more human errors than the images off the diagonal of the
+    confident joint, at a precision at most 2 points lower (`benchmarks/label_errors.py`).
+    """
+    class_N = confident_classes(label_N, probability_NC)
+    quality_N = self_confidence(label_N, probability_NC)
+    wrong_N = np.zeros(len(label_N), bool)
+    for label in np.unique(label_N):
+        at_K = np.flatnonzero(label_N == label)
+        confident_K = class_N[at_K][class_N[at_K] != NO_CLASS]
+        if len(confident_K):
+            count = int(len(at_K) * float((confident_K != label).mean()))
+            wrong_N[at_K[quality_N[at_K].argsort(kind="stable")[:count]]] = True
+    return wrong_N
+
+
 def self_confidence(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
     """The probability of each image's own label: the smaller, the likelier the label is wrong.
 
-    Of likely errors it finds more among the first than the margin to the best other class does
+    Among the first, it finds as many errors as the margin to the best other class
     (`benchmarks/label_errors.py`).
     """
     return np.asarray(probability_NC[np.arange(len(label_N)), label_N], np.float64)
@@ -65,7 +84,7 @@ def out_of_fold(
 ) -> np.ndarray:
     """Probabilities (N, C), float64, by the probe on the other folds of a cross-validation.
 
-    The penalty is chosen as `linear` does, by the labels, each of which occurs twice or more.
+    The penalty is chosen as in `linear`, by labels that occur twice or more.
     """
     device = features_ND.device
 
@@ -87,7 +106,7 @@ def out_of_fold(
 
 
 class Checked(NamedTuple):
-    """Labels beside what probes that did not see them predict."""
+    """Labels compared with out-of-fold predictions."""
 
     columns: dict[str, list[Any]]  # of each image `label`, `suggested` if suspect, and `quality`
     suspects: list[int]  # images whose label may be wrong, the least probable first
@@ -102,7 +121,7 @@ def checked_labels(
     first_N: np.ndarray,
     seed: int,
 ) -> Checked | None:
-    """Compare labels, where they can be checked, with what probes say that did not see them.
+    """Compare labels with out-of-fold predictions of probes.
 
     Those are the labels that images of other units have, too. No probe sees an image of the same
     unit, nor a copy: `first_N` are the first copies.
@@ -126,10 +145,12 @@ def checked_labels(
     probability_JC = out_of_fold(
         features_ND[judged_J], label_J, len(classes), seed, group_N[judged_J]
     )
-    class_J = confident_classes(label_J, probability_JC)
     suggested_N, quality_N = np.full(len(label_N), NO_CLASS), np.full(len(label_N), np.nan)
-    suggested_N[judged_J] = np.where(class_J == label_J, NO_CLASS, class_J)
     quality_N[judged_J] = self_confidence(label_J, probability_JC)
+    others_JC = probability_JC.copy()
+    others_JC[np.arange(len(label_J)), label_J] = -1
+    wrong_J = likely_errors(label_J, probability_JC)
+    suggested_N[judged_J] = np.where(wrong_J, others_JC.argmax(axis=1), NO_CLASS)
     agreed = 100 * float((probability_JC.argmax(axis=1) == label_J).mean())
     found = np.flatnonzero(suggested_N != NO_CLASS)
     suspects: list[int] = found[quality_N[found].argsort(kind="stable")].tolist()

@@ -1,8 +1,8 @@
-"""The labelled sets of an evaluation, checked, and how hyper-parameters get to see them.
+"""The labeled sets of an evaluation, and their splits for tuning.
 
-The *pool* is what may be learned from: the training set, followed by the validation set where
-there is one. Tuning fits on part of the pool and chooses on the rest; then the whole pool is fitted
-with what was chosen, and the test set is scored once.
+The *pool* is the training set, followed by the validation set if there is one. Tuning fits on part
+of the pool and validates on the rest; then the whole pool is fitted with the best settings, and
+the test set is scored once.
 
 N images in the pool, F of them to fit while tuning and V to choose by, M test images.
 """
@@ -76,7 +76,7 @@ class EvaluationData:
 
     @property
     def images(self) -> str:
-        """A hash of which images are tested and of their labels, whatever their size."""
+        """Hash of the test images' names and labels, independent of their size."""
         return image_identity(self.test)
 
     @property
@@ -85,7 +85,7 @@ class EvaluationData:
 
 
 def image_identity(canvases: CanvasSet) -> str:
-    """A hash of which images these are and of their labels, whatever their size."""
+    """Hash of names and labels of images, independent of their size."""
     return identity(canvases.identifiers, {**canvases.targets, **canvases.multilabels})
 
 
@@ -302,7 +302,7 @@ def cross_validation(
 
 
 def _labels(data: EvaluationData, target: str) -> dict[str, np.ndarray]:
-    """Labels of each part as train numbers its classes, some of which another part may lack."""
+    """Labels of each part, with classes numbered as in train; other parts may lack classes."""
     classes, label_N = data.train.classes[target], data.train.targets[target]
     trained = {classes[label] for label in np.unique(label_N)}
     if len(trained) == 1:

@@ -24,7 +24,7 @@ from mast.core.display import track
 from mast.evaluation.accuracy import accuracy
 
 PENALTIES: tuple[float, ...] = tuple(torch.logspace(5, -6, 45, dtype=torch.float64).tolist())  # λ
-TIGHT, LOOSE = 1e-10, 1e-8  # tolerances: of what is reported, and while penalties are compared
+TIGHT, LOOSE = 1e-10, 1e-8  # tolerances: of final fits, and while comparing penalties
 SPREAD = 1e-10  # variance below which an axis is rounding, of that of the dimensions it is made of
 RARE = 1e-7  # the least curvature of a class, of the largest
 FORCING = 0.1  # the largest share of a step's gain that may be left to the next one
@@ -61,7 +61,7 @@ class Whitened(NamedTuple):
     """Features along their principal axes, centred (the bias absorbs it) and of variance 1.
 
     Axes are orthonormal, so the penalty becomes λ / variance along each. The optimum is the same,
-    and the loss is curved alike in all directions.
+    and the loss has similar curvature in all directions.
     """
 
     mean_D: Tensor
@@ -185,7 +185,7 @@ def _newton_step(problem: Problem, point: Point, tolerance: float) -> tuple[Tens
     x_NP, penalty_P = problem.x_NP, problem.penalty_P.to(problem.x_NP)
     tolerance *= min(1.0, max(point.loss, 1e-30))
     # As the loss is no quadratic, a step leaves something of second order in its gain. The factor
-    # is at most about N, or that of an exponential function where classes can be told apart.
+    # is at most about N, or that of an exponential function for separable classes.
     factor = max(len(x_NP), 1 / max(point.loss, 1e-30))
     basis_CC, inverse_CP = point.basis_CC.to(x_NP), point.curvature_CP.reciprocal().to(x_NP)
     residual_CP = -point.gradient_CP.to(x_NP)

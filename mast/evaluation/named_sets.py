@@ -206,7 +206,7 @@ class NamedSets:
 
 
 def _divided(whole: CanvasSet, size: int, seed: int, metric: Metric) -> EvaluationData:
-    """A folder without parts, of which a share of each class is tested."""
+    """A folder without parts; a share of each class is tested."""
     label_N = next(iter(whole.targets.values()))
     groups_N = groups_of(whole.units)
     learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_N)

@@ -1,4 +1,4 @@
-"""Test images of which there is an exact copy among those to learn from.
+"""Test images with an exact copy among training images.
 
 N images to learn from, M test images.
 """
@@ -10,7 +10,7 @@ from mast.evaluation.labelled_sets import EvaluationData
 
 
 def count_copies(data: EvaluationData) -> dict[str, int]:
-    """How many test images have an exact copy of their canvas in each of the other parts."""
+    """Number of test images whose canvas has an exact copy in each of the other parts."""
     return {part: _shared(data.test, of) for part, of in data.pool_by_part.items()}
 
 

@@ -1,4 +1,4 @@
-"""How far two results are apart on the same test images.
+"""Paired differences of two results on the same test images.
 
 The interval of a difference is paired, so that what makes an image hard for every encoder cancels:
 Tango's where every image is right or wrong and for the mean per class, Student's t over draws of
@@ -75,7 +75,7 @@ def difference(
     elif _drawn_alike(first, other):
         gain_R = _gain([(of.draws.get(measure), after.draws.get(measure)) for of, after in pairs])
         found = None if gain_R is None else Interval(*percentiles(gain_R), BOOTSTRAP)
-    if found is None or found.low == found.high:  # of alike draws: nothing is known of others
+    if found is None or found.low == found.high:  # equal draws tell nothing about others
         return Difference(value)
     return Difference(value, 100 * found.low, 100 * found.high)
 

@@ -1,4 +1,4 @@
-"""What a protocol measured on a set: a dataclass, its JSON file, and tables of several.
+"""Results of a protocol on a set: a dataclass, its JSON file, and tables.
 
 N units (images, episodes) that a measure is the mean over.
 """
@@ -31,14 +31,14 @@ from mast.evaluation.intervals import Measured, end_names
 _log = logging.getLogger("mast")
 
 EACH = "each"  # folder of arrays inside evaluations, and their digest in a result
-ARRAYS = ("each", "draws", "weights", "files")  # of a target, beside its values
+ARRAYS = ("each", "draws", "weights", "files")  # fields of a target other than its values
 ENDS = end_names("")  # of an interval
 LONGEST = 150  # bytes of the name of a set in that of a file
 NAMED = 3  # classes in a line
 
 
 def in_words(measure: str) -> str:
-    """A measure's name as users read it: "mean per class", "top-1", "AP small", "mAP area"."""
+    """Readable name of a measure: "mean per class", "top-1", "AP small", "mAP area"."""
     named = re.sub(r"^top(?=\d)", "top-", measure).replace("_", " ").replace("/", " ")
     return re.sub(r"^(m?)ap(?=\d|\b)", r"\1AP", named)
 
@@ -110,7 +110,7 @@ class Result(Shown):
         settings: Every setting of the protocol and of the extraction, seeds included.
         fingerprints: Of the sets' content, by part ("train", "val", "test").
         sizes: Number of images, by part.
-        images: Hash of which images were tested and of their labels, whatever their size.
+        images: Hash of the test images' names and labels, independent of their size.
         metric: What the field reports on this set, "top1" or "mean_per_class".
         split: How train and test were drawn from one set, as `EvaluationData` has it.
         encoder: What was measured: its source, its fingerprint and what rebuilds it.
@@ -292,7 +292,7 @@ def readable(set_name: str) -> str:
 
 
 def _short(set_name: str) -> str:
-    """The end of a path, which tells sets apart well enough."""
+    """The end of a path, which usually identifies a set."""
     return "/".join(Path(set_name).parts[-2:])
 
 

@@ -49,7 +49,7 @@ class TrainingViews:
         batch_size: Images of a step, over all processes.
         seed: Of order and augmentation.
         preset: Its first view is drawn.
-        compose: How many operators beside crop and flip are chosen for an image; None: all.
+        compose: Number of operators per image in addition to crop and flip; None for all.
         whole: Whether to leave out what does not fill a batch, unless it is the only one.
         dtype: In which the network takes images.
     """

@@ -34,7 +34,7 @@ PRESENT = 0.2  # share of an image from which a class that was mixed in is in it
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Ranged):
-    """How an encoder is fine-tuned.
+    """Settings of fine-tuning.
 
     Args:
         optimizer: "sgd" with momentum .9, or "lamb".
@@ -46,8 +46,8 @@ class Recipe(Ranged):
         weight_decay: Of weights; biases and norms have none.
         size: Side of the training views in pixels; None: that of the test views.
         views: "crop_and_flip", or a preset of augmentations such as "mast15".
-        compose: Operators of the preset, beside crop and flip, that an image gets, drawn at
-            random; None: each with its own probability.
+        compose: Number of random operators of the preset per image, in addition to crop and
+            flip; None applies each with its own probability.
         mixup: α of Beta(α, α), from which a batch's mixing weight is drawn; 0 for no mixup.
         cutmix: The same of CutMix; where both are on, each has half of the batches.
         loss: "cross_entropy" over the classes, or "binary": each class against the rest.

@@ -1,9 +1,9 @@
-"""Whether pretraining helped: a run against the encoder that it started as, and against others.
+"""Whether pretraining helped: a run compared with its starting weights and others.
 
-A fixed rule chooses what is quoted: every accuracy of `QUOTED` that two encoders both have, on all
-sets whose test images both were measured on, after learning from as many images. Differences that
-are clear come first, the largest before the others. Targets of a set are averaged, and so are sets.
-Of a folder whose test images several seeds drew, one is quoted: all of it, or the lowest seed.
+A fixed rule chooses the measures: every accuracy in `QUOTED` that both encoders have, over all sets
+with equal test images and number of training images. Significant differences come first, sorted by
+size. Targets and sets are averaged. If several seeds drew test images of a folder, one result is
+quoted: the whole folder, or the lowest seed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ADAPT_FIRST = (  # experiments/beyond.py, EfficientNet-Lite0
 
 
 class Gain(NamedTuple):
-    """By how much a run is ahead by one measure: the mean over sets."""
+    """The gain of a run by one measure, the mean over sets."""
 
     measure: str  # such as "linear accuracy"
     mean: Difference
@@ -46,7 +46,7 @@ class Gain(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The sets in a sentence, with what is not usual about their accuracy."""
+        """The sets as text, with unusual metrics or splits."""
         *others, last = [readable(result.set_name).removesuffix("-test") for result in self.sets]
         if others:
             return f"the mean of {', '.join(others)} and {last}"
@@ -68,13 +68,13 @@ class EncoderComparison:
 
     @property
     def is_better(self) -> bool | None:
-        """Whether the run is better: by some measure, and worse by none; None: not known."""
+        """Whether the run is better by some measure and worse by none; None if undecided."""
         (better, *mixed) = {gain.mean.is_better for gain in self.gains} - {None} or {None}
         return None if mixed else better
 
     @property
     def sentence(self) -> str:
-        """How the run compares, by each measure."""
+        """Sentence on the comparison by each measure."""
         if not self.gains:
             return f"Not compared with {self.other}: no accuracy of both on the same images."
         clear = [gain for gain in self.gains if gain.mean.is_better is not None]
@@ -92,7 +92,7 @@ class EncoderComparison:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether pretraining helped: a sentence for each other encoder."""
+    """The verdict: a sentence per other encoder."""
 
     name: str  # of the run
     comparisons: tuple[EncoderComparison, ...] = ()  # the first is what the run started as
@@ -101,9 +101,9 @@ class Verdict:
 
     @property
     def is_better(self) -> bool | None:
-        """Whether the run is better than what it started as; None where that is not known.
+        """Whether the run is better than its starting weights; None if unknown.
 
-        It is not where published weights are.
+        Not if published weights are better.
         """
         if any(each.is_published and each.is_better is False for each in self.comparisons):
             return False
@@ -121,7 +121,7 @@ class Verdict:
 
     @property
     def basis(self) -> str:
-        """What the intervals cover; empty without any."""
+        """Note on what the intervals cover; empty without intervals."""
         sets = [of for each in self.comparisons for gain in each.gains for of in gain.sets]
         images = sum({of.images: of.sizes.get("test", 0) for of in sets}.values())
         seeds = ": they do not cover other seeds of pretraining" if self.trained else ""
@@ -137,7 +137,7 @@ class Verdict:
 
 
 def started_from_weights(run: RunFolder) -> bool:
-    """Whether a run started from weights that were trained before."""
+    """Whether a run started from pretrained weights."""
     return run.read_provenance().get("started_from") is not None
 
 
@@ -148,7 +148,7 @@ def verdict(
     of_start: Results | None,
     of_others: Mapping[str, Results],
 ) -> Verdict:
-    """Judge a run by its results, those of its start, if measured, and those of named others."""
+    """Judge a run against its starting weights, if evaluated, and others."""
     found, own = list[EncoderComparison](), _published(of_run)
     from_weights, trained = started_from_weights(run), run.config.is_file()
     if of_start is not None:
@@ -167,12 +167,12 @@ def verdict(
 
 
 def _published(results: Results) -> str | None:
-    """The name whose weights were measured, if others published them."""
+    """The name of evaluated published weights, if any."""
     return next((each.published for each in results.values() if each.published), None)
 
 
 def _gains(of_run: Results, of_other: Results) -> tuple[Gain, ...]:
-    """How far a run is ahead by each measure that both have with an interval."""
+    """Gains of a run by each measure for which both have an interval."""
     gains = []
     for protocol, measure in QUOTED.items():
         quoted: dict[str, tuple[Result, Difference]] = {}  # by the whole set
@@ -195,7 +195,7 @@ def _gains(of_run: Results, of_other: Results) -> tuple[Gain, ...]:
 
 
 def _mean(gains: Sequence[Difference]) -> Difference:
-    """The mean of independent differences, with the interval that theirs say.
+    """Mean of independent differences, with an interval from theirs.
 
     Reference:
         Zou and Donner, Construction of confidence limits about effect measures: a general approach,
@@ -208,5 +208,5 @@ def _mean(gains: Sequence[Difference]) -> Difference:
 
 
 def _learned(result: Result) -> dict[str, int]:
-    """The number of images it was learned from, by part."""
+    """Number of training images by part."""
     return {part: count for part, count in result.sizes.items() if part != "test"}

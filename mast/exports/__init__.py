@@ -1,6 +1,6 @@
 """Encoders and classifiers as folders that load without this library.
 
-Each format is one class and one line of `FORMATS`.
+Each format is one class and one row of `FORMATS`.
 """
 
 from mast.core.registry import Entry as Entry

@@ -1,4 +1,4 @@
-"""The README.md of an export: a model card, from what the run's folder and the classifier say."""
+"""The README.md of an export: a model card, from the run folder and the classifier."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ from mast.methods import METHODS
 from mast.models import Classifier
 
 TEMPLATE = Path(__file__).with_name("card.md.jinja")
-# What Markdown reads as more than text, where a line has begun already.
+# Characters with a meaning in Markdown, within a line.
 MARKUP = re.compile(r"[\\`*<>&~$#]|\](?=[(\[:])|(?<!\w)_|_(?!\w)|:(?=//)|(?<=\bwww)\.")
-OF_METHODS = ("ensemble", "embedding", "retrieval")  # they measure more than the encoder
+OF_METHODS = ("ensemble", "embedding", "retrieval")  # these fine-tune the encoder, too
 KINDS = {
     "linear": "logistic regression on the encoder's features",
     "finetune": "the encoder was trained with the linear layer",
@@ -37,16 +37,16 @@ def card(
     identity: str = "",
     license: str | None = None,
 ) -> str:
-    """What it is, how to load it, how it was trained and how good it is.
+    """Text of the model card: contents, loading, training and results.
 
     Args:
         title: The heading.
-        run: Where the encoder was trained; paths of sets are shortened to their last two parts.
-        identity: The encoder's fingerprint; scores of any other are left out.
-        license: As the Hub calls it.
+        run: The run that trained the encoder; paths of sets are shortened to their last two parts.
+        identity: The encoder's fingerprint; scores of other encoders are left out.
+        license: License in the Hub's spelling.
 
     Returns:
-        Markdown after a block of YAML, as the Hub reads it.
+        Markdown with YAML front matter for the Hub.
     """
     encoder, classifier = original.encoder, original.classifier
     results = [] if run is None or classifier is not None else _results(run, identity)
@@ -103,7 +103,7 @@ def _front(form: Format, original: Original, license: str | None, unlabelled: bo
 
 
 def _learned(classifier: Classifier) -> dict[str, str]:
-    """What a classifier learned and how well it does, as `mast fit` stored it."""
+    """Training set and accuracy of a classifier, as `mast fit` stored them."""
     about = classifier.about
     if not {"kind", "encoder", "provenance"} <= about.keys():  # made in Python
         return {}
@@ -145,7 +145,7 @@ def _software(provenance: Mapping[str, Any]) -> str:
 
 
 def _results(run: RunFolder, identity: str) -> list[Result]:
-    """What was measured of exactly this encoder, and of it alone."""
+    """Results of exactly this encoder."""
     return [
         result
         for place in (run.path, *sorted((run.path / SPACES).glob("*")))
@@ -157,7 +157,7 @@ def _results(run: RunFolder, identity: str) -> list[Result]:
 
 
 def _scores(result: Result) -> Iterator[tuple[str, ...]]:
-    """A row for each measure of a whole test set, not those at one magnitude or of one class."""
+    """A row per measure of a whole test set, not of one magnitude or class."""
     images = f"{result.sizes['test']:,}" if "test" in result.sizes else ""
     about = result.protocol, readable(result.set_name), images
     for target, of in result.targets.items():
@@ -168,14 +168,14 @@ def _scores(result: Result) -> Iterator[tuple[str, ...]]:
 
 
 def _table(rows: Iterable[Sequence[str]], head: Sequence[str] = ("", "")) -> str:
-    """Rows as Markdown."""
+    """Rows as a Markdown table."""
     cells = [[_text(cell).replace("|", r"\|") for cell in line] for line in (head, *rows)]
     lines = [cells[0], ["---"] * len(head), *cells[1:]]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _text(name: str) -> str:
-    """A name as Markdown that shows it, whatever is in it."""
+    """A name, escaped for Markdown."""
     return MARKUP.sub(r"\\\g<0>", _on_a_line(name))
 
 

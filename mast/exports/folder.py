@@ -1,4 +1,4 @@
-"""A folder that another library loads: written, tried by its own lines and kept."""
+"""Write a folder for another library, and keep it only if its example code works."""
 
 import os
 import tempfile
@@ -21,9 +21,9 @@ from mast.exports.format import Format, resized
 from mast.exports.original import OUTPUTS, Kind, Original
 
 CARD = "README.md"
-OURS = "mast.json"  # which format, original and files a folder holds
+OURS = "mast.json"  # records the format, original and files of a folder
 SHAPES = ((1.2, 2.2), (2.6, 1.05), (1.0, 1.0), (0.7, 1.9), (1.5, 1.5), (1.33, 2.0))  # in sides
-ROUNDED = (1e-2, 1e-3)  # a tolerance: `mast` rounds other files than photos to 8 or 16 bits
+ROUNDED = (1e-2, 1e-3)  # tolerance: `mast` rounds values of files other than photos to 8 or 16 bits
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,10 +31,10 @@ class Exported(ShownText):
     """An encoder or a classifier that loads without this library.
 
     Attributes:
-        folder: Where it is.
+        folder: Its folder.
         line: Python that loads it as `model`.
-        difference: How far its outputs are from the original's, at most.
-        kind: Which of the two it is.
+        difference: Largest difference of its outputs from the original's.
+        kind: "encoder" or "classifier".
     """
 
     folder: Path
@@ -44,33 +44,33 @@ class Exported(ShownText):
 
     @property
     def text(self) -> str:
-        """The same in a few lines, of which the last is Python."""
+        """Summary in a few lines; the last is Python."""
         output = f"{OUTPUTS[self.kind]} within {self.difference:.1g} of the {self.kind}'s"
         return "\n".join(map(one_line, [f"{self.folder}: {output}", self.line]))
 
 
 def files_to_replace(out: Path, name: str) -> list[Path]:
-    """The files of an earlier export of the same format; anything else there is refused."""
+    """Files of an earlier export of the same format; raises if the folder has others."""
     known = read_json(out / OURS) if (out / OURS).is_file() else None
     known = known if isinstance(known, dict) else {}
     if os.path.lexists(out) and not out.is_dir():
-        raise UserError(f"out {out} is a file: expected a new folder")
+        raise UserError(f"out: expected a new folder, got the file {out}")
     files = [] if not out.is_dir() else [*out.iterdir()]
     if known and known.get("format") != name:
-        raise UserError(f"out {out} is an export as {known.get('format')}; choose another out")
+        raise UserError(f"out: {out} has another format, {known.get('format')}; choose another")
     for file in files:
         if not file.is_file() or file.name not in (OURS, *known.get("files", ())):
-            raise UserError(f"out {out} holds {file.name}, which no export wrote; choose another")
+            raise UserError(f"out: {out} has {file.name}, which no export wrote; choose another")
     return files
 
 
 def export_folder(
     form: Format, name: str, original: Original, identity: str, card: str, out: Path
 ) -> Exported:
-    """Write it, try it by the lines that users copy, and keep it if what it computes is right.
+    """Write an export, run the example code of its README.md, and keep it if outputs agree.
 
-    `identity` is the original's fingerprint, `card` the text of `README.md`. The files of an
-    earlier export are replaced; after an error they are as they were.
+    `identity` is the original's fingerprint, `card` the text of `README.md`. Files of an earlier
+    export are replaced, or restored after an error.
     """
     out = out.resolve()
     try:
@@ -90,20 +90,20 @@ def export_folder(
                 (folder / file).rename(out / file)
     except OSError as error:
         raise UserError(
-            f"cannot write {out}: {error.strerror or error}. Free some space or choose another out."
+            f"out: cannot write {out}: {error.strerror or error}; free space or choose another."
         ) from error
     return Exported(out, form.line(str(out)), difference, original.kind)
 
 
 def _difference(form: Format, name: str, original: Original, folder: Path) -> float:
-    """How far outputs are at most from the original's, by the line and the example of README.md.
+    """Largest difference of outputs from the original's, by the example code of README.md.
 
-    They prepare images of their own, a batch and a single one.
+    Tested with a batch and a single image.
     """
     images, views_BCHW = _images(original)
     tolerance = form.tolerance if original.of_photos else ROUNDED
     with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")  # libraries warn of what they deprecate
+        warnings.simplefilter("ignore")  # deprecation warnings of libraries
         ours_BC = original.module(views_BCHW)
         outputs = []
         for count in (len(images), 1):
@@ -113,26 +113,26 @@ def _difference(form: Format, name: str, original: Original, folder: Path) -> fl
     theirs_BC, wanted_BC = torch.cat(outputs), torch.cat([ours_BC, ours_BC[:1]])
     if theirs_BC.shape != wanted_BC.shape:
         raise UserError(
-            f"{original.name!r} as {name} gives {original.output} of shape "
-            f"{tuple(theirs_BC.shape)}, expected {tuple(wanted_BC.shape)}; nothing was kept"
+            f"{original.name!r} as {name}: expected {original.output} of shape "
+            f"{tuple(wanted_BC.shape)}, got {tuple(theirs_BC.shape)}; the export was deleted"
         )
     difference = (wanted_BC - theirs_BC).abs().max().item()
     ours_BC, theirs_BC = original.compared(wanted_BC), original.compared(theirs_BC)
-    own, of_largest = tolerance  # rounding alone is less
+    own, of_largest = tolerance  # more than rounding
     least = of_largest * ours_BC.abs().max().item()
     if not torch.allclose(theirs_BC, ours_BC, rtol=own, atol=least):
         raise UserError(
             f"{original.output} of {original.name!r} as {name} differ from the {original.kind}'s "
-            f"by {difference:.2g}; nothing was kept, choose another format"
+            f"by {difference:.2g}; the export was deleted, choose another format"
         )
     return difference
 
 
 def _images(original: Original) -> tuple[list[Any], Tensor]:
-    """Images as the example takes them, and what the original sees of them.
+    """Images for the example code, and the same images as the original's input.
 
-    Photos are drawn scenes of odd shapes. The values of other files are noise, some beyond the
-    range that is read and some that are none, of a size that needs no resampling.
+    Photos are drawn scenes of odd shapes. Other files hold noise, including values out of range and
+    non-finite ones, of a size that needs no resampling.
     """
     reading = original.reading
     if original.of_photos:

@@ -1,6 +1,6 @@
-"""What an encoder or a classifier is written as, to be loaded elsewhere.
+"""The contract of an export format.
 
-Images (B, channels, H, W) are float in [0, 1], H and W the size that it takes; C features or
+Images (B, channels, H, W) are float in [0, 1], H and W the model's input size; C features or
 classes.
 """
 
@@ -19,12 +19,12 @@ class Format(ABC):
     """A format, for one encoder or classifier.
 
     Attributes:
-        library: What the Hugging Face Hub calls the library that loads it; none if empty.
-        tags: Its tags there.
-        modules: What is imported to load it.
-        normalises: Whether it takes images in [0, 1], as the original does.
-        tolerance: How far an output may be from the original's, as a share of itself and of the
-            largest.
+        library: The Hugging Face Hub's name of the library that loads it; none if empty.
+        tags: Its tags on the Hub.
+        modules: Modules to import for loading.
+        normalises: Whether it takes images in [0, 1] like the original, and normalizes them.
+        tolerance: Largest difference of an output from the original's, relative to itself and to
+            the largest.
     """
 
     library: ClassVar[str] = ""
@@ -35,37 +35,37 @@ class Format(ABC):
 
     @abstractmethod
     def __init__(self, original: Original) -> None:
-        """Look at what is exported, and refuse what the format cannot hold.
+        """Raises if the format cannot store the original.
 
         Raises:
-            UserError: Why, and which format can; or what has to be installed.
+            UserError: The reason, and another format or the package to install.
         """
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Write its files into an empty folder, or refuse."""
+        """Write the files into an empty folder."""
 
     @abstractmethod
     def load(self, folder: str) -> str:
-        """Python that makes `model` of a folder, in one line, with `modules` imported."""
+        """One line of Python that loads `model` from a folder, with `modules` imported."""
 
     @abstractmethod
     def example(self, folder: str) -> str:
         """Python from `model` and `images` to `features`, or to `probabilities` and `names`.
 
-        The images are of Pillow in RGB or, where the original does not read such, arrays of the
-        values of files, (H, W, channels).
+        Images are RGB images of Pillow or, if the original takes others, arrays of file values,
+        (H, W, channels).
         """
 
     def line(self, folder: str) -> str:
-        """The line that a user copies."""
+        """The line to copy."""
         return f"import {', '.join(self.modules)}; {self.load(folder)}"
 
 
 def preparing(original: Original, normalise: bool = False, tensors: bool = False) -> str:
-    """Python that makes `prepare`, from one of `images` to the tensor or array that a model takes.
+    """Python that defines `prepare`, from one of `images` to the model's input.
 
-    NumPy and Pillow give the pixels that `mast` gives.
+    It uses NumPy and Pillow, and its pixels equal those of `mast`.
     """
     size, reading = original.size, original.reading
     lines = ["import numpy", "from PIL import Image", *(["import torch"] * tensors)]
@@ -81,9 +81,9 @@ def preparing(original: Original, normalise: bool = False, tensors: bool = False
         lines += ["\n\ndef prepare(image):", "    view = cut(image) / 255"]
     else:
         ends = ", ".join(f"numpy.array({list(end)})" for end in (reading.low, reading.high))
-        if reading.layout.deep:  # files of 8 bits in such a set have their own range
+        if reading.layout.deep:  # 8-bit files in such a set have their own range
             ends = f"(0, 255) if values.dtype == numpy.uint8 else ({ends})"
-        known = "numpy.abs(values) < 1e37"  # which is not so of what is not finite
+        known = "numpy.abs(values) < 1e37"  # false for non-finite values
         if reading.no_data is not None:
             known = f"({known}) & (values != {reading.no_data!r})"
         lines += [
@@ -102,5 +102,5 @@ def preparing(original: Original, normalise: bool = False, tensors: bool = False
 
 
 def resized(size: int) -> int:
-    """The short side of an image of which the central square of `size` pixels is shown."""
+    """Short side to resize an image to before cropping the central `size` pixels."""
     return math.floor(size / crop_fraction(size))  # as timm rounds

@@ -1,4 +1,4 @@
-"""Formats that hold what a model computes, normalization included: one file, any architecture."""
+"""Formats that store the computation, normalization included: one file, any architecture."""
 
 import io
 from abc import abstractmethod
@@ -18,10 +18,10 @@ CLASSES = "classes.json"  # of a classifier
 
 
 class ExportedGraph(Format):
-    """The computation for batches of any number of images.
+    """The computation graph, for any batch size.
 
     Attributes:
-        ending: Of the file's name.
+        ending: The file's extension.
     """
 
     normalises = True
@@ -33,16 +33,16 @@ class ExportedGraph(Format):
 
     @abstractmethod
     def encode(self, images_BCHW: Tensor) -> bytes:
-        """The file, traced with two images."""
+        """The file's content, traced with two images."""
 
     def write(self, folder: Path) -> None:
         original = self.original
         try:
             content = self.encode(original.encoder.blank(2, original.size))
-        except Exception as error:  # of TorchDynamo, of the translation, of what it runs
+        except Exception as error:  # errors of TorchDynamo, the export or the model's code
             reason = (str(error).strip().splitlines() or [""])[0][:200]
             raise UserError(
-                f"PyTorch cannot write {original.name!r} as {self.file} ({type(error).__name__}: "
+                f"format: cannot write {original.name!r} as {self.file} ({type(error).__name__}: "
                 f"{reason}); choose another format"
             ) from error
         (folder / self.file).write_bytes(content)
@@ -57,7 +57,7 @@ class ExportedGraph(Format):
             write_json(folder / CLASSES, facts)
 
     def running(self, folder: str, prepare: str, run: str) -> str:
-        """Python that prepares images, runs the model, and names the classes of a classifier."""
+        """Python that prepares images, runs the model and, for a classifier, names the classes."""
         if self.original.classifier is None:
             return f"{prepare}\n{run}"
         return (
@@ -96,7 +96,7 @@ class Program(ExportedGraph):
 
 
 class Onnx(ExportedGraph):
-    """`onnxruntime.InferenceSession`, which needs no PyTorch, and no more than NumPy and Pillow."""
+    """`onnxruntime.InferenceSession`, which needs NumPy and Pillow but no PyTorch."""
 
     tags = ("onnx",)
     modules = ("onnxruntime",)
@@ -110,7 +110,7 @@ class Onnx(ExportedGraph):
             import onnxruntime  # noqa: F401
             import onnxscript  # noqa: F401
         except ImportError as error:
-            raise UserError("writing ONNX needs `pip install 'mast-ssl[onnx]'`") from error
+            raise UserError("format: onnx needs `pip install 'mast-ssl[onnx]'`") from error
 
     def encode(self, images_BCHW: Tensor) -> bytes:
         program = torch.onnx.export(

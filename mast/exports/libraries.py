@@ -1,6 +1,6 @@
-"""The format of timm, which builds the model by itself, from its name, with our weights.
+"""The timm format: timm builds the model by name and loads our weights.
 
-Its folder has its configuration next to the weights, and transformers loads it too.
+The folder has a configuration next to the weights, and transformers loads it, too.
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ class Timm(Format):
         encoder = original.encoder
         if stem_of(encoder).stem_stride is not None:
             raise UserError(
-                "timm builds no ResNet with a 3x3 stem and no max-pooling, as "
+                "format: timm cannot build the small stem that "
                 f"{encoder.config.name!r} has for views of {encoder.size} pixels; {ANY}"
             )
         self.twin = stock(encoder)
@@ -43,8 +43,8 @@ class Timm(Format):
             theirs = self.twin.model.get_classifier()
             if not isinstance(theirs, nn.Linear) or theirs.weight.shape != head.weight.shape:
                 raise UserError(
-                    f"timm's {encoder.config.name!r} does not end in one linear layer on its "
-                    f"features, as the classifier does; {ANY}"
+                    f"format: timm's {encoder.config.name!r} does not end in one linear layer, as "
+                    f"this classifier does; {ANY}"
                 )
             theirs.load_state_dict(head.state_dict())
 
@@ -64,7 +64,7 @@ class Timm(Format):
             "std": std,
             "num_classes": len(classes),
             "pool_size": None,
-            # timm adapts weights of RGB to other channels, which these are of already.
+            # Keeps timm from adapting the weights to the channels, as they already fit.
             "first_conv": built.get("first_conv") if twin.channels == 3 else None,
             "classifier": built.get("classifier"),
         }
@@ -79,7 +79,7 @@ class Timm(Format):
         write_json(folder / "config.json", config)
         state = twin.model.state_dict()
         head = sorted(state.keys() - self.original.encoder.model.state_dict().keys())
-        # `mast evaluate` reads the weights with all that they say.
+        # `mast evaluate` reads the metadata.
         write_tensors(folder / WEIGHTS, state, {**twin.describe(), HEAD: head}, {"format": "pt"})
 
     def load(self, folder: str) -> str:
@@ -93,7 +93,7 @@ class Timm(Format):
                 "\nsettings = timm.data.resolve_model_data_config(model)\n"
                 "prepare = timm.data.create_transform(**settings, is_training=False)"
             )
-        else:  # no transform of timm takes them
+        else:  # timm has no transform for such files
             prepare = preparing(self.original, normalise=True, tensors=True)
         run = "model(torch.stack([prepare(image) for image in images]))"
         code = f"import torch\n{prepare}\nwith torch.inference_mode():\n"
@@ -114,19 +114,19 @@ def stock(encoder: Encoder) -> Encoder:
     """
     config = encoder.config
     name = f"timm:{config.name.rpartition(':')[2]}"
-    # How weights start does not matter once they are loaded.
+    # Initialization does not matter, as weights are loaded afterwards.
     options = {key: value for key, value in config.options.items() if key != ZERO_INIT}
     try:
         twin = Encoder(replace(config, name=name, options=options), encoder.size).eval()
         twin.model.load_state_dict(encoder.model.state_dict())
     except (UserError, RuntimeError) as error:
-        raise UserError(f"timm has no model with the weights of {config.name!r}; {ANY}") from error
+        raise UserError(f"format: timm has no such model as {config.name!r}; {ANY}") from error
     twin.reading = encoder.reading
     return twin
 
 
 def scores_head(classifier: Classifier) -> nn.Linear:
-    """The head of a classifier with its temperature inside: softmax makes them probabilities."""
+    """A classifier's head divided by its temperature: softmax gives calibrated probabilities."""
     head = nn.Linear(classifier.head.in_features, classifier.head.out_features)
     scaled = {
         key: value / classifier.temperature for key, value in classifier.head.state_dict().items()

@@ -1,4 +1,4 @@
-"""What is exported: an encoder, or a classifier and the encoder that it is made of."""
+"""The encoder or classifier to export."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,38 +22,38 @@ from mast.models import (
 
 Kind = Literal["encoder", "classifier"]
 OUTPUTS: dict[Kind, str] = {"encoder": "features", "classifier": "probabilities"}
-TINY = 1e-30  # below are probabilities of which some runtimes make 0
+TINY = 1e-30  # some runtimes round smaller probabilities to 0
 
 
 @final
 @dataclass(frozen=True)
 class Original:
-    """What an export is written from and compared with, in evaluation mode, on the CPU."""
+    """The model to export and compare with, in evaluation mode, on the CPU."""
 
     encoder: Encoder  # from images (B, channels, H, W) in [0, 1] to features (B, D)
-    classifier: Classifier | None = None  # of which the encoder is a part
-    space: InSpace | None = None  # the encoder with the space in which its features are seen
+    classifier: Classifier | None = None  # contains the encoder
+    space: InSpace | None = None  # the encoder followed by the map of the chosen invariances
     chosen: Mapping[str, Sequence[str]] = field(default_factory=dict)  # "ignored", "matched", …
 
     @property
     def module(self) -> nn.Module:
-        """From images to what an export gives: features (B, D) or probabilities (B, C)."""
+        """The exported computation: images to features (B, D) or probabilities (B, C)."""
         return self.space or self.classifier or self.encoder
 
     @property
     def reads_more(self) -> bool:
-        """Whether it reads more than the encoder's features."""
+        """Whether it reads more than the encoder's last features."""
         classifier = self.classifier
         return self.space is not None or bool(classifier and classifier.encoder is not self.encoder)
 
     @property
     def kind(self) -> Kind:
-        """What it is; its file in a folder is called so."""
+        """ "encoder" or "classifier", also the name of its file."""
         return "encoder" if self.classifier is None else "classifier"
 
     @property
     def output(self) -> str:
-        """What comes of images."""
+        """ "features" or "probabilities"."""
         return OUTPUTS[self.kind]
 
     @property
@@ -65,22 +65,22 @@ class Original:
 
     @property
     def reading(self) -> Reading:
-        """How the values of files become images; where nothing is known, as 8 bits do."""
+        """How file values become images; 8-bit RGB if unknown."""
         known = (self.classifier or self.encoder).reading
         return known or Reading(Layout(self.encoder.channels))
 
     @property
     def of_photos(self) -> bool:
-        """Whether it takes what Pillow opens as RGB."""
+        """Whether it takes 8-bit RGB images."""
         return self.reading == Reading()
 
     @property
     def name(self) -> str:
-        """What the encoder's architecture is called."""
+        """Name of the encoder's architecture."""
         return self.encoder.config.name
 
     def fingerprint(self) -> str:
-        """Hash of everything that its outputs depend on."""
+        """Hash of everything that affects the outputs."""
         described = self.encoder.describe()
         if self.space is not None:
             layers = cast(Depths, self.space.encoder).layers
@@ -97,7 +97,7 @@ class Original:
         return fingerprint(self.classifier, {**described, "classifier": parts})
 
     def pretrained_in(self, run: RunFolder) -> bool:
-        """Whether the encoder, or the one that a classifier learned on, is that of a run."""
+        """Whether the encoder (for a classifier, the one it was trained on) is that of the run."""
         if self.classifier is None:
             return True
         if not run.encoder.is_file():
@@ -110,16 +110,16 @@ class Original:
         return bool(fingerprint(encoder, encoder.describe()) == known)
 
     def compared(self, outputs_BC: Tensor) -> Tensor:
-        """What outputs are compared in: features as they are, of probabilities the logarithms.
+        """Values to compare: features, or the logarithms of probabilities.
 
-        A classifier may take the images of a comparison for one class for sure; only the
-        logarithms then say whether all scores are right.
+        A classifier may be certain of one class for all test images; then only logarithms
+        reveal wrong scores.
         """
         return outputs_BC if self.classifier is None else outputs_BC.clamp(min=TINY).log()
 
 
 def load_original(path: str | Path) -> Original:
-    """Load a run folder, which stands for its encoder, an encoder's file, or a classifier's."""
+    """Load the encoder of a run folder, an encoder's file, or a classifier's file."""
     path = Path(path)
     if path.is_file() and read_about(path) is not None:
         classifier = load_classifier(path)

@@ -1,1 +1,1 @@
-"""What features are invariant to: measured on any encoder, chosen when it is used."""
+"""Invariances of features: measured on any encoder, chosen at use."""

@@ -1,6 +1,6 @@
-"""An encoder whose invariance is chosen when it is used, whatever it was trained for.
+"""An encoder whose invariances are chosen at use, however it was trained.
 
-Shapes: B images, F numbers of all its depths, D or J of a space.
+Shapes: B images, F features of all stages, D or J dimensions of a space.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from mast.models import Depths, Encoder, load_encoder
 from mast.models.encoders import copied
 
 VERSION = 4
-NOISE = "noise"  # what its file calls the features of `Depths.noise`
-SAME = 0.01  # as a share of each depth's, by which they may differ when it is opened
+NOISE = "noise"  # key of the features of `Depths.noise` in the file
+SAME = 0.01  # relative difference of these features that loading accepts
 AGAIN = "run `mast adapt` again"
 
 
 @final
 class Adapted(nn.Module):
-    """An encoder and how operators move its features: (B, channels, H, W) to (B, F or J).
+    """An encoder with its subspaces: (B, channels, H, W) to (B, F or J).
 
     `operators` can be ignored or matched; `size` is the side of the views in pixels.
     """
@@ -48,7 +48,7 @@ class Adapted(nn.Module):
 
     @property
     def encoder(self) -> nn.Module:
-        """The encoder itself, as it was adapted."""
+        """The adapted encoder itself."""
         return self.depths.encoder
 
     @checked
@@ -58,13 +58,13 @@ class Adapted(nn.Module):
         ignore: str | Sequence[str] | None = (),
         match: str | Sequence[str] | None = (),
     ) -> Tensor:
-        """Features in float32, to be compared by cosine.
+        """Features in float32, to compare by cosine.
 
         Args:
             images_BCHW: In [0, 1], best of side `size`.
-            ignore: Operators to which the features are to be invariant, by name, or properties such
-                as "color", which stand for all operators that change them; "all" for all.
-            match: Likewise, by what these change images are to be compared, and by nothing else.
+            ignore: Operators to be invariant to, or properties such as "color", which stand for all
+                operators that change them; "all" for all.
+            match: Operators or properties to compare images by, and nothing else.
         """
         space = self.space(ignore, match).to(images_BCHW.device)
         features_BF = self.depths(images_BCHW)
@@ -78,7 +78,7 @@ class Adapted(nn.Module):
         ignore: str | Sequence[str] | None = (),
         match: str | Sequence[str] | None = (),
     ) -> Space:
-        """The space in which to compare images, for what is to be ignored and matched."""
+        """The space in which to compare images with these choices."""
         ignored, matched = tuple(self.named(ignore)), tuple(self.named(match))
         if (ignored, matched) not in self._spaces:
             space = (
@@ -91,12 +91,12 @@ class Adapted(nn.Module):
 
     @entry()
     def named(self, chosen: str | Sequence[str] | None) -> list[str]:
-        """The operators that are meant, each once."""
+        """The operators that a choice stands for, each once."""
         return named_operators(chosen, self.operators)
 
 
 def tensors_of(adapted: Adapted) -> dict[str, Tensor]:
-    """What its file holds."""
+    """Tensors to save."""
     subspaces = adapted.subspaces
     return {f"factors/{name}": moves_RF for name, moves_RF in subspaces.factors.items()} | {
         "mean": subspaces.mean_F,
@@ -105,7 +105,7 @@ def tensors_of(adapted: Adapted) -> dict[str, Tensor]:
 
 
 def save_adapted(adapted: Adapted, folder: Path, images: CanvasSet, data: str, seed: int) -> None:
-    """Write subspaces into a folder, with what they were found on; the encoder is not written."""
+    """Write subspaces into a folder, with a record of the images; the encoder is not written."""
     described = {
         "version": VERSION,
         "size": adapted.size,
@@ -123,27 +123,27 @@ def save_adapted(adapted: Adapted, folder: Path, images: CanvasSet, data: str, s
 
 @entry(draws=True)
 def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
-    """Open what `mast adapt` wrote.
+    """Load the folder of `mast adapt`.
 
     Args:
         path: The folder.
-        encoder: The module that was adapted, if it is one of the user's own; it is copied.
+        encoder: The adapted module, if it is your own; it is copied.
 
     Returns:
         The encoder with its subspaces, in evaluation mode, on the CPU.
 
     Raises:
-        UserError: There is no such file, it is damaged, of another version, or of another encoder,
-            which other code of a module with the same weights is, too.
+        UserError: The file is missing, damaged, of another version, or of another encoder; a
+            module with equal weights but other code counts as another encoder.
     """
     return open_adapted(path, None if encoder is None else copied(encoder).cpu())
 
 
 def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
-    """As `load_adapted`, but with the module itself, not a copy."""
+    """Like `load_adapted`, but uses the module itself, not a copy."""
     file = Path(path) / ADAPTED
     if not file.is_file():
-        raise UserError(f"{path} has no {ADAPTED}: `mast adapt` writes it")
+        raise UserError(f"{path}: expected {ADAPTED}, which `mast adapt` writes, got none")
     tensors, header = read_tensors(file, AGAIN)
     metadata = read_metadata(header).get("subspaces")
     if not isinstance(metadata, dict) or metadata.get("version") != VERSION:
@@ -151,12 +151,12 @@ def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     check_finite(file, tensors)
     if encoder is None and not (file.parent / "encoder.safetensors").is_file():
         raise UserError(
-            f"{path} is of a module of your own: give it, as in "
+            f"{path} belongs to your own module; pass it, as in "
             "mast.load_adapted(path, encoder=module)"
         )
     encoder = load_encoder(file.parent) if encoder is None else encoder
     if _of(encoder) != metadata.get("encoder"):
-        raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
+        raise UserError(f"{file} belongs to another encoder: {AGAIN}")
     depths = Depths(encoder, metadata["size"], metadata["layers"]).eval()
     moves = {name.removeprefix("factors/"): values
              for name, values in tensors.items() if name.startswith("factors/")}  # fmt: skip
@@ -164,17 +164,17 @@ def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     parts = [each_2F.split(depths.widths, dim=1) for each_2F in (_of_noise(depths), tensors[NOISE])]
     same = [float((now - then).norm()) <= SAME * float(then.norm())
             for now, then in zip(*parts, strict=True)]  # fmt: skip
-    if not all(same):  # other code, or random layers
-        raise UserError(f"{file} is of an encoder that gives other features: {AGAIN}")
+    if not all(same):  # its code changed, or it has random layers
+        raise UserError(f"{file} does not reproduce this encoder's features: {AGAIN}")
     return Adapted(depths, known).eval()
 
 
 @torch.no_grad()
 def _of_noise(depths: Depths) -> Tensor:
-    """Features of images that are always the same."""
+    """Features of fixed test images."""
     return depths(depths.noise()).cpu()
 
 
 def _of(encoder: nn.Module) -> str:
-    """A hash of an encoder."""
+    """Hash of an encoder."""
     return fingerprint(encoder, encoder.describe() if isinstance(encoder, Encoder) else None)

@@ -1,6 +1,6 @@
-"""In which of an encoder's features images are compared.
+"""The choice of invariances in which to compare images.
 
-N images, D dimensions, F numbers of all depths.
+N images, D dimensions, F features of all stages.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from mast.invariance.measure import FEWEST, at_depths, loaded_depths, measured
 from mast.invariance.pairs import check_weights, read_weights
 from mast.invariance.subspaces import Weights
 
-DEPTHS = "depths"  # the space of all depths, standardized, in which nothing is ignored
+DEPTHS = "depths"  # all stages, standardized; ignores nothing
 
 
 @dataclass(frozen=True)
 class InvarianceChoice:
-    """In which of an encoder's features images are compared; raises where choices conflict.
+    """A choice of invariances; raises if choices conflict.
 
     Args:
-        ignore: Operators, or properties, to which the features are to be invariant.
-        match: Likewise, those by which images are compared.
-        space: The file of weights that pairs have chosen, or `DEPTHS`.
-        pairs: Whether pairs are to choose weights: `SearchEncoder.weighted` takes these.
+        ignore: Operators or properties to be invariant to.
+        match: Operators or properties to compare images by.
+        space: A file of property weights, or `DEPTHS`.
+        pairs: Whether weights will be fitted to pairs by `SearchEncoder.weighted`.
     """
 
     ignore: str | Sequence[str] = ()
@@ -51,28 +51,28 @@ class InvarianceChoice:
     def __post_init__(self) -> None:
         if (self.ignore or self.match) and (self.space or self.pairs):
             raise UserError(
-                "ignore or match, and space or pairs, choose features: give one of them"
+                "expected only one of ignore/match, space and same/different, got several"
             )
 
     @property
     def weights_file(self) -> str | Path | None:
-        """Of weights that pairs chose before."""
+        """The file of property weights, if any."""
         return None if self.pairs or str(self.space) == DEPTHS else self.space
 
     @property
     def of_depths(self) -> bool:
-        """Whether images are compared in a space of all depths."""
+        """Whether images are compared in a space of all stages."""
         return bool(self.words or self.pairs or self.space)
 
     @property
     def words(self) -> dict[str, list[str]]:
-        """What is to be "ignored" and "matched", in order of the alphabet."""
+        """The "ignored" and "matched" names, sorted."""
         words = {"ignored": as_list(self.ignore), "matched": as_list(self.match)}
         return {kind: sorted(set(names)) for kind, names in words.items() if names}
 
     @property
     def names(self) -> list[str]:
-        """Of a folder of results, such as ignored-color; a file's has digits of it."""
+        """Parts of a result folder's name, such as ignored-color; digits of a hash for a file."""
         if (file := self.weights_file) is not None:
             return [f"space-{Path(file).stem}-{digest({}, read_text(named(file)))[:8]}"]
         words = {DEPTHS: []} if self.space else self.words
@@ -84,10 +84,10 @@ class SearchEncoder:
     """An encoder that returns the features in which images are compared.
 
     Attributes:
-        encoder: It.
+        encoder: The encoder.
         size: Side of its views in pixels.
         chosen: Operators that are "ignored" and "matched", "weighted" properties, or the "space".
-        adapted: It with its subspaces, where these define the space.
+        adapted: The encoder with its subspaces, if the choice needs them.
     """
 
     encoder: FrozenEncoder
@@ -96,26 +96,26 @@ class SearchEncoder:
     adapted: Adapted | None = None
 
     def opened(self, photos: Callable[..., CanvasSet], reading: Reading | None = None) -> CanvasSet:
-        """A set, whose new images are encoded while they are decoded."""
+        """Open a set; new images are encoded while they are decoded."""
         see = (self.encoder.whole or self.encoder).see
         return photos(self.size, self.encoder.module, see, reading)
 
     def features(self, canvases: CanvasSet) -> Tensor:
-        """Features (N, D) of a set; they are kept where the encoder keeps some."""
+        """Features (N, D) of a set, cached if the encoder has a cache."""
         return self.encoder.features(canvases, self.size)
 
     def extract(self, canvases: CanvasSet) -> Tensor:
-        """As `features`, but neither looked up nor kept."""
+        """Like `features`, but without the cache."""
         return self.encoder.extract(canvases, self.size)
 
     def depths(self, canvases: CanvasSet, keep: bool = True) -> Tensor:
-        """Features of all depths (N, F) of an adapted encoder, in any space."""
+        """Features of all stages (N, F) of an adapted encoder."""
         assert self.encoder.whole is not None
         whole = self.encoder.whole
         return (whole.features if keep else whole.extract)(canvases, self.size)
 
     def weighted(self, weights: Weights) -> SearchEncoder:
-        """An adapted encoder in the space of weights."""
+        """An adapted encoder in the space of property weights."""
         assert self.adapted is not None
         assert self.encoder.whole is not None
         chosen = {"weighted": [f"{name} {value:.6g}" for name, value in weights.items()]}
@@ -132,16 +132,16 @@ def load_search_encoder(
     photos: Callable[..., CanvasSet] | None = None,
     loaded: Loaded | None = None,
 ) -> SearchEncoder:
-    """Load an encoder for a comparison of images; other arguments as `frozen`.
+    """Load an encoder for comparing images; other arguments as for `frozen`.
 
     Args:
-        loaded: The encoder, if it was loaded before.
-        photos: Opens the images to measure operators on, if the encoder is not adapted, from the
-            size of views, the encoder and a function for new views (`see` of `open_photos`).
+        loaded: The encoder, if already loaded.
+        photos: Opens images to measure operators on, if the encoder is not adapted; gets the view
+            size, the encoder and a function for new views (`see` of `open_photos`).
 
     Raises:
-        UserError: As `load`; operators that the encoder does not have or that leave no dimension;
-            another size than it was adapted at; a choice without an adapted encoder and photos.
+        UserError: As for `load`; operators that were not measured or leave no dimension; another
+            size than the adapted one; a choice without adapted encoder or photos.
     """
     words = invariances.words
     for names in words.values():
@@ -159,8 +159,8 @@ def load_search_encoder(
         if invariances.of_depths:
             if photos is None:
                 raise UserError(
-                    f"ignore and match need photos to measure {source_name(encoder)} on: give a "
-                    "folder that `mast adapt` wrote, or call measure(photos) first"
+                    f"ignore and match need measurements of {source_name(encoder)}: pass the "
+                    "folder of `mast adapt`, or call measure(photos) first"
                 )
             at = at_depths(loaded, encoder)
             canvases = photos(at.size, at.module, frozen(at, encoder, compute).see)
@@ -179,7 +179,7 @@ def load_search_encoder(
 
 
 def _acting(adapted: Adapted, names: Sequence[str]) -> list[str]:
-    """The operators that are meant, without those that change nothing; a line names these."""
+    """The chosen operators, without those that had no effect, which are printed."""
     meant = named_operators(names, tuple(OPERATORS))
     possible = operators_for(adapted.depths.channels)
     idle = [name for name in meant if name in possible and name not in adapted.operators]
@@ -194,7 +194,7 @@ def _in_space(
     chosen: Mapping[str, Sequence[str]],
     bench: Bench | None = None,
 ) -> FrozenEncoder:
-    """A frozen encoder whose features, which all spaces share, are mapped by `seen`."""
+    """A frozen encoder whose features are mapped by `seen`; all spaces share cached features."""
     module = InSpace(whole.module, seen).eval()
     described = {key: each for key, each in whole.description.items()
                  if key not in ("source", "fingerprint")} | {"space": dict(chosen)}  # fmt: skip
@@ -206,14 +206,14 @@ def _in_space(
 def adapted_encoder(
     encoder: str | Path | nn.Module, size: int | None, weights: str | Path | None
 ) -> Adapted | None:
-    """What is named, if it was adapted."""
+    """The adapted encoder, if `encoder` is or names one."""
     if isinstance(encoder, nn.Module):
         adapted = encoder if isinstance(encoder, Adapted) else None
     else:
         adapted = load_adapted(encoder) if (Path(encoder) / ADAPTED).is_file() else None
     if adapted is not None and (weights is not None or size not in (None, adapted.size)):
         raise UserError(
-            f"size or weights: {source_name(encoder)} was adapted with its own, at {adapted.size} "
-            "pixels: leave both out"
+            f"size and weights: expected none, as {source_name(encoder)} was adapted at "
+            f"{adapted.size} pixels"
         )
     return adapted

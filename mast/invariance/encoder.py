@@ -1,4 +1,4 @@
-"""An encoder as an object: images to arrays of features, invariant to what each call ignores.
+"""An encoder as an object: images to features, with invariances chosen per call.
 
 N images, D dimensions.
 """
@@ -40,19 +40,19 @@ class Encoder:
         encoder.encode(["a.jpg", "b.jpg"], ignore="color")
 
     Args:
-        encoder: The default encoder if not given, the name of weights such as
-            "timm:resnet18.a1_in1k", a run, an adapted folder, a file, or a module from images
-            (B, 3, H, W), RGB in [0, 1], to (B, D), which may have attributes `size` and `layers`.
-        size: Side of its images in pixels; by default that of its weights. A module without an
-            attribute `size` needs one.
-        weights: A checkpoint for the name of an architecture.
+        encoder: Pretrained weights such as "timm:resnet18.a1_in1k", a run, an adapted folder, a
+            file, or a module from RGB images (B, 3, H, W) in [0, 1] to (B, D), which may have
+            attributes `size` and `layers`. The default encoder if omitted.
+        size: Input size in pixels; by default that of the weights. Required for a module without
+            an attribute `size`.
+        weights: A checkpoint to load into the named architecture.
         download: Whether weights may be downloaded.
-        untrained: Whether the name of an architecture stands for random weights.
+        untrained: Whether to use random weights for a named architecture.
         device: auto, cpu or cuda.
 
     Attributes:
-        size: Side of its images in pixels.
-        adapted: The encoder with what `measure` found; None before.
+        size: Input size in pixels.
+        adapted: The encoder with the measured subspaces; None before `measure`.
 
     Raises:
         UserError: No such encoder, or one without weights.
@@ -82,17 +82,17 @@ class Encoder:
 
     @property
     def module(self) -> nn.Module:
-        """The encoder, with what `measure` found if it was called."""
+        """The encoder, with its subspaces if measured."""
         return self.adapted or self._loaded.module
 
     @entry(draws=True)
     def measure(self, photos: Any) -> Encoder:
         """Measure how operators change the features of some photos, for `ignore` and `match`.
 
-        The first call of `encode` with one of them does so on the images that it gets.
+        Otherwise the first call of `encode` with one of them measures on its own images.
 
         Args:
-            photos: Ten images or more, as for `encode`, but for a tensor.
+            photos: Ten images or more, as for `encode`, but not a tensor.
 
         Returns:
             This encoder.
@@ -105,30 +105,29 @@ class Encoder:
             at_depths(self._loaded, self._source), self._source, canvases, self._compute
         )
         if self.adapted is None:
-            raise UserError(f"measure needs {FEWEST} photos or more, got {len(canvases)}")
+            raise UserError(f"photos: expected {FEWEST} or more, got {len(canvases)}")
         return self
 
     @entry(draws=True)
     def encode(self, images: Any, ignore: Choice = (), match: Choice = ()) -> np.ndarray:
-        """Features of images, to be compared by cosine.
+        """Features of images, to compare by cosine.
 
         Args:
             images: A folder or another set by name, files, a DataFrame with a column of paths, PIL
                 images, or a tensor (N, 3, size, size), RGB in [0, 1].
-            ignore: What the features are to be invariant to: operators, properties such as "color",
-                or "all".
-            match: What they are to represent, and nothing else.
+            ignore: Changes that should not count: operators, properties such as "color", or "all".
+            match: Operators or properties to compare by, and nothing else.
 
         Returns:
-            (N, D) float32, in the order of the images; of a folder in the order of their paths.
+            (N, D) float32, in the order of the images; for a folder, sorted by path.
 
         Raises:
-            UserError: An image that cannot be read; with ignore or match before `measure` a tensor,
+            UserError: An image that cannot be read; with ignore or match before `measure`, a tensor
                 or too few images to measure on.
         """
         chosen = InvarianceChoice(ignore=ignore, match=match)
         photos = None if isinstance(images, Tensor) else opener(self._config(images))
-        # of an adapted encoder all depths where that is chosen
+        # all stages of an adapted encoder if chosen
         module = self.adapted if self.adapted and chosen.of_depths else self._loaded.module
         options = EncoderOptions(module, self.size)
         by = load_search_encoder(options, chosen, self._compute, photos=photos)

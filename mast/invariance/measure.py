@@ -1,4 +1,4 @@
-"""Learn how operators move the features of any encoder, so that its invariance can be chosen."""
+"""Measure how operators move the features of any encoder, so that invariances can be chosen."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from mast.augment import named_operators, operators_for
 from mast.core.checkpoint import write_text
 from mast.core.compute import Compute
 from mast.core.display import doing, say, track
-from mast.core.errors import UserError, counted
+from mast.core.errors import UserError
 from mast.core.files import default_cache
 from mast.data import CanvasSet
 from mast.data.store import key_of
@@ -30,9 +30,9 @@ from mast.models.depths import OUTPUT
 from mast.models.encoders import copied
 
 MEASURED = "measured.txt"  # the keys of the images, in the same folder
-ALIKE = 0.8  # of these, which would be chosen again
-FEWEST, IMAGES = 10, 150  # that are looked at (benchmarks/photos_measured.py)
-# What is drawn where "whatever its color" and "whichever way up" are meant.
+ALIKE = 0.8  # share of these that must be chosen again
+FEWEST, IMAGES = 10, 150  # photos to measure on (benchmarks/photos_measured.py)
+# Stronger magnitudes, so that color and orientation are ignored completely.
 STRONGER: Mapping[str, Mapping[str, Any]] = {
     "rotate": {"angle": (-180.0, 180.0)},
     "color_jitter": {"hue": 0.5, "saturation": 0.4},
@@ -42,39 +42,39 @@ STRONGER: Mapping[str, Mapping[str, Any]] = {
 def measured(
     whole: Loaded, source: str | Path | nn.Module, canvases: CanvasSet, compute: Compute
 ) -> Adapted | None:
-    """An encoder, adapted on some of the photos that it is to compare; kept in the cache.
+    """Adapt an encoder on a sample of the photos to compare, or load a cached measurement.
 
-    Photos are chosen by their content. What was measured before is used again where four in five of
-    its photos would be chosen now.
+    Photos are sampled by content. A cached measurement is reused if four fifths of its photos would
+    be sampled again.
 
     Returns:
-        The adapted encoder; None for fewer photos than are needed, in which case a line says so.
+        The adapted encoder; None, with a message, for too few photos.
     """
     if (different := len({*canvases.pixel_digests})) < FEWEST:
         say(
-            f"{canvases.name} has {counted(different, 'different photo')}, and ignore and match "
-            f"need {FEWEST}: comparing the encoder's own features"
+            f"ignore and match need {FEWEST} different photos, got {different} in {canvases.name}: "
+            "comparing the encoder's plain features"
         )
         return None
     depths, some = cast(Depths, whole.module), some_of(canvases, IMAGES, 0)
     identity = fingerprint(depths, {"layers": depths.layers, "size": depths.size})
     of_encoder = default_cache() / "measured" / key_of(identity, VERSION, ROUNDING).hex()
     if (before := _most_alike(of_encoder, some)) is not None:
-        with suppress(UserError):  # damaged, or of a module with the same weights and other code
+        with suppress(UserError):  # damaged, or of a module whose code changed
             return open_adapted(before, depths.encoder)
     begun = time.monotonic()
     exact = replace(compute, dtype=torch.float32)
     of_depths = frozen(whole, source, exact, cache=False)
     adapted = moved(of_depths, some, operators_of(None, depths.channels), 0)
     folder = of_encoder / key_of(*some.keys).hex()
-    kept = "kept for later searches"
+    kept = "cached"
     if compute.rank == 0:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             save_adapted(adapted, folder, some, canvases.name, 0)
             write_text(folder / MEASURED, "\n".join(key.hex() for key in some.keys))
-        except (UserError, OSError) as error:  # a full disk costs the next search time, not this
-            kept = f"not kept: {error}"
+        except (UserError, OSError) as error:  # a full disk must not stop this search
+            kept = f"not cached: {error}"
     if compute.fabric is not None:
         compute.fabric.barrier()
     say(
@@ -83,11 +83,11 @@ def measured(
     )
     if not (folder / ADAPTED).is_file():
         return adapted
-    return open_adapted(folder, depths.encoder)  # whose rounding is that of the next call
+    return open_adapted(folder, depths.encoder)  # so that rounding equals that of the next call
 
 
 def _most_alike(folder: Path, images: CanvasSet) -> Path | None:
-    """What was measured on the most of some images, if on enough of them."""
+    """The cached measurement with the most of these images, if they are enough."""
     wanted, found = {key.hex() for key in images.keys}, dict[Path, float]()
     for file in sorted(folder.glob(f"*/{MEASURED}")):
         with suppress(OSError):
@@ -98,7 +98,7 @@ def _most_alike(folder: Path, images: CanvasSet) -> Path | None:
 
 
 def operators_of(operators: str | Sequence[str] | None, channels: int) -> Sequence[str]:
-    """The operators to look at."""
+    """The operators to measure."""
     known = operators_for(channels)
     return acting_on(named_operators(operators, known) or known, channels)
 
@@ -106,9 +106,9 @@ def operators_of(operators: str | Sequence[str] | None, channels: int) -> Sequen
 def at_depths(
     loaded: Loaded, source: str | Path | nn.Module, layers: str | Sequence[str] | None = None
 ) -> Loaded:
-    """All depths of an encoder, or of a copy where it is the user's own.
+    """All stages of an encoder, or of a copy if it is the user's own.
 
-    If no layers are given those are read that a module names.
+    By default, the layers that the module's attribute names.
     """
     if isinstance(source, nn.Module):
         loaded = loaded._replace(module=copied(loaded.module))
@@ -119,13 +119,13 @@ def at_depths(
 
 
 def loaded_depths(depths: Depths) -> Loaded:
-    """Depths, with what tells their features from those of others."""
+    """The stages, with a description for the cache."""
     about = depths.encoder.describe() if isinstance(depths.encoder, Encoder) else {}
     return Loaded(depths, depths.size, {**about, "layers": list(depths.layers)}, Path())
 
 
 def moved(source: FrozenEncoder, canvases: CanvasSet, named: Sequence[str], seed: int) -> Adapted:
-    """An encoder with what the named operators do to its features of some images."""
+    """Measure how the named operators move an encoder's features of some images."""
     depths = source.module
     assert isinstance(depths, Depths)
     canvases = canvases.with_views(depths.size)
@@ -133,11 +133,11 @@ def moved(source: FrozenEncoder, canvases: CanvasSet, named: Sequence[str], seed
     parts = zip(depths.layers, features_NF.split(depths.widths, dim=1), depths.sizes, strict=True)
     steady = [name for name, part_NC, size in parts if is_steady(part_NC, size)]
     if OUTPUT in steady:
-        raise UserError(f"the encoder gives the same features of all {len(canvases)} images")
+        raise UserError(f"encoder: gives equal features for all {len(canvases)} images")
     places = torch.arange(features_NF.shape[1]).split(depths.widths)
     columns = dict(zip(depths.layers, places, strict=True))
     if steady:
-        say(f"left out, as they are the same of all images: {', '.join(steady)}")
+        say(f"layers left out, as their features are equal for all images: {', '.join(steady)}")
         moving = [name for name in depths.layers[:-1] if name not in steady]
         depths = Depths(depths.encoder, depths.size, moving).eval()
     columns_F = torch.cat([columns[name] for name in depths.layers])
@@ -155,12 +155,12 @@ def moved(source: FrozenEncoder, canvases: CanvasSet, named: Sequence[str], seed
 
 
 def some_of(canvases: CanvasSet, images: int, seed: int) -> CanvasSet:
-    """So many different images of a set, drawn by a hash of their content."""
+    """A sample of different images, drawn by a hash of their content."""
     first = {digest: at for at, digest in reversed([*enumerate(canvases.pixel_digests)])}
     if len(first) < FEWEST:
         raise UserError(
-            f"{canvases.name} has {len(first)} different images: {FEWEST} or more are needed, some "
-            "300 are better"
+            f"data: expected {FEWEST} different images or more (300 are better), got {len(first)} "
+            f"in {canvases.name}"
         )
     drawn = sorted(first, key=lambda digest: (crc32(digest, seed), first[digest]))[:images]
     return canvases.part(sorted(first[digest] for digest in drawn))

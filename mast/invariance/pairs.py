@@ -1,6 +1,6 @@
-"""Pairs of images choose by what images are compared: how much each property is to count.
+"""Fit the weight of each property to example pairs of images.
 
-P pairs, F numbers of all depths, K properties and `REST`.
+P pairs, F features of all stages, K properties including `REST`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from mast.core.tensors import digest
 from mast.invariance.adapted import Adapted, tensors_of
 from mast.invariance.subspaces import REST, Weights
 
-SAME, DIFFERENT = 0.25, 0.75  # of the usual distance, what pairs are to be below and above
-STEEP = 8.0  # of the logistic loss
-PENALTY = 0.02  # of weights that differ from 1
-USUAL = 1000  # pairs of which the usual distance is the mean
+SAME, DIFFERENT = 0.25, 0.75  # target share of the typical distance for same and different pairs
+STEEP = 8.0  # slope of the logistic loss
+PENALTY = 0.02  # penalty on weights other than 1
+USUAL = 1000  # random pairs whose mean is the typical distance
 VERSION = 1
 _log = logging.getLogger("mast")
 
@@ -33,12 +33,12 @@ _log = logging.getLogger("mast")
 def weights_of(
     adapted: Adapted, same_2PF: Tensor, different_2PF: Tensor, bank_NF: Tensor
 ) -> Weights:
-    """How much each property counts where some pairs are the same and others are different.
+    """Fit property weights so that same pairs are near and different pairs far.
 
-    The squared distance of two images is a sum of what lies in each property and of the rest.
-    Weights w_k ≥ 0 multiply its terms, and keep the mean distance of two images of a bank, which
-    makes them shares of it. The distance of a pair is linear in them, so that a logistic loss, with
-    a penalty for weights other than 1, which ignore nothing, is convex. Features are of all depths.
+    The squared distance of two images is a sum of one term per property and a rest. Weights
+    w_k ≥ 0 multiply the terms, with the mean distance over a bank of images held fixed. The
+    distance of a pair is linear in the weights, so the logistic loss, with a penalty on weights
+    other than 1 (the neutral weight), is convex. Features are those of all stages.
     """
     from scipy.optimize import LinearConstraint, minimize
     from scipy.special import expit
@@ -69,7 +69,7 @@ def weights_of(
         constraints=[LinearConstraint(share_K, 1, 1)],
     )  # fmt: skip
     if (same_PK @ found.x).max() >= (different_PK @ found.x).min():
-        _log.warning("no weights put all pairs that are the same before all that are different")
+        _log.warning("same and different: no weights rank all same pairs before all different ones")
     names = (*adapted.subspaces.properties, REST)
     return dict(zip(names, found.x.clip(0).round(6).tolist(), strict=True))
 
@@ -77,13 +77,13 @@ def weights_of(
 def write_weights(
     path: Path, weights: Weights, adapted: Adapted, pairs: Mapping[str, Sequence[Sequence[str]]]
 ) -> None:
-    """Keep weights for later searches, with the pairs that they are of."""
+    """Save weights for later searches, with their pairs."""
     write_json(path, {"version": VERSION, "adapted": digest(tensors_of(adapted)),
                       "weights": dict(weights), **pairs})  # fmt: skip
 
 
 def is_weights(path: Path) -> bool:
-    """Whether `write_weights` wrote a file."""
+    """Whether `write_weights` wrote the file."""
     try:
         written = read_json(path)
     except UserError:
@@ -92,24 +92,24 @@ def is_weights(path: Path) -> bool:
 
 
 def check_weights(path: str | Path) -> Path:
-    """A file of weights, before anything is encoded."""
+    """The file of weights, checked before anything is encoded."""
     path = named(path)
     if not is_weights(path):
-        kind = "no weights in" if path.exists() else "no file"
-        raise UserError(f"space: {kind} {path}: give depths, or what `mast neighbours` wrote")
+        problem = "has no weights" if path.exists() else "does not exist"
+        raise UserError(f"space: expected depths or a file of `mast neighbours`, {path} {problem}")
     return path
 
 
 def read_weights(path: str | Path, adapted: Adapted) -> Weights:
-    """Weights that were kept."""
+    """Load saved weights."""
     written = read_json(check_weights(path))
     if written["version"] != VERSION or written["adapted"] != digest(tensors_of(adapted)):
-        raise UserError(f"space: {path} is of another adapted encoder: choose by the pairs again")
+        raise UserError(f"space: {path} belongs to another adapted encoder; fit the pairs again")
     weights: Any = written["weights"]
     try:
         known = {name: float(weights[name]) for name in (*adapted.subspaces.properties, REST)}
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"space: {path} has no weights of all properties: {error}") from error
+        raise UserError(f"space: {path} lacks weights of some properties: {error}") from error
     if min(known.values()) < 0 or max(known.values()) == 0:
-        raise UserError(f"space: {path} has weights that cannot be: {in_short(weights)}")
+        raise UserError(f"space: {path} has invalid weights: {in_short(weights)}")
     return known

@@ -54,7 +54,7 @@ def reduced(features_NF: Tensor, subspaces: Subspaces, axes: int = AXES) -> Redu
     """
     level_NF = (features_NF.float() - subspaces.mean_F) / subspaces.scale_F
     of = {name: torch.cat([moves_RF for operator, moves_RF in subspaces.factors.items()
-                           if OPERATORS[operator].destroys == name])
+                           if OPERATORS[operator].changes == name])
           for name in subspaces.properties}  # fmt: skip
     seen = [level_NF, *of.values()]
     for moves_MF in (*of.values(), torch.cat([*of.values()])):

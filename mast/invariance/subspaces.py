@@ -1,12 +1,12 @@
 """Augmentation subspaces of a frozen encoder, in closed form.
 
-How an operator k moves the features of an image is a Gaussian of covariance W_k, the second moment
-of the displacements y(t_k(x)) - y(x). To ignore operators is to whiten by the sum of theirs; to
-match some is to keep the axes that they move most where all others are ignored. This is MAST's
-masked distance, divided by its uncertainty, in its linear form, and needs no training.
+Operator k displaces features by y(t_k(x)) - y(x), modeled as a Gaussian with second moment W_k.
+Ignoring operators whitens by the sum of their W_k; matching operators ignores all others, then
+projects onto the axes that the matched ones move most. This is a linear form of MAST's masked
+distance divided by its uncertainty, and needs no training.
 
-N images, P pairs of them, F numbers of all depths of an encoder, R axes of an operator, M axes of
-several, J axes that are kept, K properties and the rest.
+N images, P pairs, F features of all stages of an encoder, R axes of an operator, M axes of several
+operators, J axes of a projection, K properties including the rest.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from torch import Tensor, nn
 from mast.augment import OPERATORS
 from mast.core.errors import UserError
 
-AXES = 64  # of an operator that are kept
-RIDGE = 0.3  # of the mean eigenvalue, where operators are ignored
-RIDGE_TO_MATCH = 0.1  # where all others are ignored, to match some
-MATCHED = 32  # axes that are kept to match operators
-REST = "rest"  # what no operator moves
-LEAST = 1e-4  # weight of the rest, so that the weights of the others stay finite
-ROUNDING = 3e-5  # share of a depth's size, such as instance normalization leaves of a mean
-STILL = 1e-4  # share of the features' variance; what moves them less does not change the images
+AXES = 64  # axes to store per operator
+RIDGE = 0.3  # ridge of `ignore`, relative to the mean eigenvalue
+RIDGE_TO_MATCH = 0.1  # ridge of `match`, for the operators it ignores
+MATCHED = 32  # axes that `match` projects onto
+REST = "rest"  # the part that no operator moves
+LEAST = 1e-4  # smallest weight of the rest, so that the other weights stay finite
+ROUNDING = 3e-5  # relative variation of a constant stage, such as an instance-normalized mean
+STILL = 1e-4  # share of the features' variance below which an operator has no effect
 
-Weights = Mapping[str, float]  # of each property and of `REST`
+Weights = Mapping[str, float]  # weight of each property and of `REST`
 
 
 class Space(nn.Module):
-    """A linear map of features to what images are compared in, by cosine: (B, F) to (B, F or J)."""
+    """A linear map to the space in which to compare by cosine: (B, F) to (B, F or J)."""
 
-    mean_F: Tensor  # of the features
-    scale_F: Tensor  # by which each is divided
-    axes_MF: Tensor  # orthonormal, along which images are moved by what is ignored
-    shrink_M: Tensor  # by what share the features shrink along them
-    kept_JF: Tensor | None  # orthonormal, the axes that are kept; None keeps all
+    mean_F: Tensor
+    scale_F: Tensor  # divisor of each feature
+    axes_MF: Tensor  # orthonormal axes along which ignored operators move images
+    shrink_M: Tensor  # share by which features shrink along them
+    kept_JF: Tensor | None  # orthonormal axes of the projection; None for no projection
 
     def __init__(
         self,
@@ -58,16 +58,16 @@ class Space(nn.Module):
             self.register_buffer(name, values)
 
     def forward(self, features_BF: Tensor) -> Tensor:
-        """Features of all depths in this space, in float32."""
+        """Map features of all stages to this space, in float32."""
         return self.moved((features_BF.float() - self.mean_F) / self.scale_F)
 
     def moved(self, level_BF: Tensor) -> Tensor:
-        """The same of centred and scaled features, or of differences of such."""
+        """Map centered and scaled features, or their differences."""
         level_BF = level_BF - ((level_BF @ self.axes_MF.T) * self.shrink_M) @ self.axes_MF
         return level_BF if self.kept_JF is None else level_BF @ self.kept_JF.T
 
     def before(self, head: nn.Linear) -> nn.Linear:
-        """The layer on features that gives what a linear one gives of them in this space."""
+        """A linear layer on features that equals this one on mapped features."""
         zero_F = torch.zeros_like(self.mean_F)
         with torch.no_grad():
             bias_C = head(self(zero_F[None]))[0]
@@ -83,10 +83,10 @@ class Space(nn.Module):
 class Subspaces:
     """How operators move the features of an encoder."""
 
-    mean_F: Tensor  # of the features of unchanged images
-    scale_F: Tensor  # the root of the variance of its depth, the same for all numbers of one
-    # Of each operator M (R, F), whose product W_k = MᵀM is the second moment of its displacements
-    # of centered and scaled features.
+    mean_F: Tensor  # mean of the features of unchanged images
+    scale_F: Tensor  # standard deviation of each stage, the same for all of its features
+    # For each operator M (R, F): W_k = MᵀM is the second moment of its displacements of centered
+    # and scaled features.
     factors: Mapping[str, Tensor]
 
     @classmethod
@@ -97,11 +97,10 @@ class Subspaces:
         widths: Sequence[int],
         still: float = STILL,
     ) -> Subspaces:
-        """Subspaces from features of images, and of one changed copy of each by each operator.
+        """Subspaces from features of images and of one changed copy per image and operator.
 
-        Every depth, of which `widths` has the sizes, is centred and scaled to the same variance in
-        all. Operators that move features by less than the share `still` of the variance are left
-        out.
+        Each stage, with sizes in `widths`, is centered and scaled to the same total variance.
+        Operators that move features by less than the share `still` of the variance are left out.
         """
         mean_F = features_NF.mean(dim=0)
         variances = (features_NF - mean_F).double().square().mean(dim=0).split(list(widths))
@@ -117,12 +116,12 @@ class Subspaces:
     def _check(self, operators: Sequence[str]) -> None:
         if missing := [name for name in operators if name not in self.factors]:
             raise UserError(
-                f"`mast adapt` did not look at {missing[0]}, or it did not change the images; "
+                f"ignore, match: {missing[0]} was not measured, or did not change the images; "
                 f"choose from: {', '.join(self.factors)}"
             )
 
     def ignoring(self, operators: Sequence[str], ridge: float = RIDGE) -> Space:
-        """The space in which operators are ignored: whitened by the sum of their second moments.
+        """The space that ignores operators: whitened by the sum of their second moments.
 
         `ridge` is added to the sum, as a share of its mean eigenvalue.
         """
@@ -141,14 +140,13 @@ class Subspaces:
         ignored: Sequence[str] = (),
         axes: int = MATCHED,
     ) -> Space:
-        """The space of what operators change: the axes that they move most, others being ignored.
+        """The space of what operators change: the axes that they move most, with others ignored.
 
-        Operators that change a property that one of these changes, too, are not ignored.
+        Operators that change the same property as one of these are not ignored.
         """
         if both := [name for name in operators if name in ignored]:
             raise UserError(
-                f"{both[0]} cannot be both ignored and matched; match already ignores every other "
-                "property"
+                f"ignore, match: {both[0]} is in both; match already ignores all other properties"
             )
         self._check(operators)
         changed = {OPERATORS[name].changes for name in operators}
@@ -164,18 +162,18 @@ class Subspaces:
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """What the operators change."""
+        """The properties that the operators change."""
         return tuple(dict.fromkeys(OPERATORS[name].changes for name in sorted(self.factors)))
 
     @functools.cached_property
     def parts(self) -> Parts:
-        """What a squared distance is the sum of."""
+        """The terms of a squared distance."""
         return Parts(self)
 
     def weighted(self, weights: Weights) -> Space:
-        """The space whose squared distance is the weighted sum of its parts.
+        """The space whose squared distance is a weighted sum over properties.
 
-        Weights are of `properties` and of `REST`, 0 or more; 0 ignores one, 1 leaves it.
+        Weights of `properties` and `REST` are 0 or more; 0 ignores a property, 1 is neutral.
         """
         parts = self.parts
         scale = max(weights.values())
@@ -190,18 +188,18 @@ class Subspaces:
 
 
 def is_steady(part_NC: Tensor, size_BC: Tensor) -> bool:
-    """Whether a depth is the same of all images but for rounding, which is a share of its size."""
+    """Whether a stage is constant over images, up to rounding."""
     sizes = [float(of.double().norm(dim=1).mean()) for of in (part_NC, size_BC)]
     return float(part_NC.double().std(dim=0).norm()) <= ROUNDING * max(sizes)
 
 
 class Parts:
-    """The parts of a squared distance: one for each property, and the rest, which is left where all
+    """The terms of a squared distance: one per property, and the rest, which remains if all
     operators are ignored.
 
-    Whitened by W = Σ W_k + floor I, an operator has the share W^-½ W_k W^-½ of every direction, and
-    the shares of all, and of the floor, add up to the identity. `left_M` is what is left along each
-    of `axes_MF`; `rows`, in these axes, are those whose squared product is a property's part.
+    Whitened by W = Σ W_k + floor I, operator k has the share W^-½ W_k W^-½; these shares and the
+    floor's add up to the identity. `left_M` is the rest along each of `axes_MF`; the squared
+    product with `rows`, in these axes, is a property's term.
     """
 
     def __init__(self, subspaces: Subspaces) -> None:
@@ -217,7 +215,7 @@ class Parts:
         }  # fmt: skip
 
     def __call__(self, difference_PF: Tensor) -> Tensor:
-        """The parts (P, K) of the squares of differences of features, the last `REST`."""
+        """The terms (P, K) of squared feature differences, the last for `REST`."""
         level_PF = difference_PF / self._scale_F
         along_PM = level_PF @ self.axes_MF.T
         parts = [(along_PM @ rows_RM.T).square().sum(dim=1) for rows_RM in self.rows.values()]
@@ -226,7 +224,7 @@ class Parts:
 
 
 def axes_of(rows_MF: Tensor) -> tuple[Tensor, Tensor]:
-    """Squared singular values, the largest first, and right singular vectors of few long rows."""
+    """Squared singular values, largest first, and right singular vectors of a wide matrix."""
     gram_MM = (rows_MF @ rows_MF.T).double()
     value_M, left_MM = torch.linalg.eigh(gram_MM)
     value_M, left_MM = value_M.flip(0), left_MM.flip(1)
@@ -237,6 +235,6 @@ def axes_of(rows_MF: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _leading(rows_NF: Tensor, count: int) -> Tensor:
-    """Some rows with nearly the same second moment: the leading axes times their spread."""
+    """Fewer rows with nearly the same second moment: the leading axes, scaled."""
     value_M, axes_MF = axes_of(rows_NF)
     return value_M[:count].sqrt()[:, None] * axes_MF[:count]

@@ -1,4 +1,4 @@
-"""Invariance of features of any model to changes, as a transformer of scikit-learn.
+"""A scikit-learn transformer that makes features of any model invariant to changes.
 
 N samples, D features, M axes.
 """
@@ -20,12 +20,12 @@ class Invariance(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Invariance().fit(X, X_changed).transform(X)
 
-    In a pipeline, whose other steps are fitted to labels, it stands fitted:
+    In a pipeline, use it fitted:
     `make_pipeline(FrozenEstimator(Invariance().fit(X, X_changed)), LogisticRegression())`.
 
     Args:
-        ridge: Added to the second moment of the displacements, as a share of its mean eigenvalue:
-            the smaller, the more is ignored.
+        ridge: Added to the second moment of the displacements, relative to its mean eigenvalue;
+            the smaller, the stronger the invariance.
 
     Attributes:
         space_: The linear map.
@@ -48,21 +48,21 @@ class Invariance(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Args:
             X: Features (N, D).
-            X_changed: Features (N, D) of the same samples, changed; or a list or mapping of such,
-                one for each kind of change, all of which are to be ignored.
+            X_changed: Features (N, D) of the same samples after a change; or a list or mapping of
+                such arrays, one for each change to ignore.
 
         Raises:
-            ValueError: Other shapes, or numbers that are not finite.
+            ValueError: Wrong shapes, or numbers that are not finite.
         """
         if not isinstance(self.ridge, Real) or not self.ridge > 0:
-            raise ValueError(f"ridge must be a number above 0, got {self.ridge!r}")
+            raise ValueError(f"ridge: expected a number above 0, got {self.ridge!r}")
         x_ND = torch.tensor(validate_data(self, X, dtype=np.float32, ensure_min_samples=2))
         changes = [*X_changed.values()] if isinstance(X_changed, Mapping) else X_changed
         several = isinstance(changes, Sequence) and all(np.ndim(each) > 1 for each in changes)
         arrays = [np.array(each, np.float32) for each in (changes if several else [changes])]
         for each in arrays:
             if each.shape != x_ND.shape or not np.isfinite(each).all():
-                raise ValueError(f"X_changed must be finite, of shape {tuple(x_ND.shape)}, got "
+                raise ValueError(f"X_changed: expected finite values of {tuple(x_ND.shape)}, got "
                                  f"{each.shape}")  # fmt: skip
         changed = {str(at): torch.from_numpy(each) for at, each in enumerate(arrays)}
         found = Subspaces.of(x_ND, changed, [x_ND.shape[1]], still=0.0)
@@ -70,7 +70,7 @@ class Invariance(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Features (N, D), centered and scaled, in which the changes hardly count; by cosine."""
+        """Centered and scaled features (N, D) in which the changes hardly count by cosine."""
         check_is_fitted(self)
         x_ND = validate_data(self, X, dtype=np.float32, reset=False)
         return self.space_(torch.tensor(x_ND)).numpy()

@@ -32,7 +32,7 @@ def negative_cosine(first_BD: Tensor, second_BD: Tensor) -> Tensor:
 
 @checked
 def contrast(positive_B: Tensor, negative_BN: Tensor, temperature: float) -> Tensor:
-    """How much more alike a pair is than the sample is to its negatives (InfoNCE).
+    """InfoNCE: the similarity of a pair relative to that of a sample to its negatives.
 
     Args:
         positive_B: Similarity of each sample to its positive, shape (B,).

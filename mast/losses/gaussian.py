@@ -21,7 +21,7 @@ def masked_distance(squared_BD: Tensor, mask_DK: Tensor) -> Tensor:
     One matrix product gives all K subspaces, so no B x K x D tensor is ever formed. Divided by
     `masked_uncertainty`, multiplied by 25 and averaged over the subspaces this is the term
     `lambda D_mg` of Eq. 7, whose `lambda = 25 d / K` stands for a mean over dimensions in
-    the numerator beside a sum in the trace.
+    the numerator and a sum in the trace.
 
     Args:
         squared_BD: Squared differences of the means, `(mu - mu')^2`, shape (B, D).
@@ -87,7 +87,7 @@ def subspace_mean(
 
 @checked
 def intersection(mask_DK: Tensor, active_BK: Tensor, eps: float = 1e-6) -> Tensor:
-    """Weights of the dimensions in the intersection of all subspaces a sample was given.
+    """Weights of the dimensions in the intersection of all subspaces of a sample.
 
     Where several operators compose, a dimension can only be expected to agree if it is
     invariant to every one of them: dimension j weighs `prod_k m_jk^2` over the active k. The

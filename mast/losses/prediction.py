@@ -58,7 +58,7 @@ def pixel_error(predicted_BHP: Tensor, target_BHP: Tensor) -> Tensor:
 
     Reference:
         MAE (He et al., CVPR 2022), section 3; facebookresearch/mae, `forward_loss`: the variance is
-        unbiased, with 1e-6 beside it.
+        unbiased, plus 1e-6.
     """
     target_BHP = target_BHP.float()
     variance_BH1 = target_BHP.var(dim=2, keepdim=True)

@@ -10,7 +10,7 @@ from mast.methods.base import PairConfig, PairMethod, output_of, spread
 from mast.methods.parts import HostInputs, Images
 from mast.models import MLPConfig
 
-REDUNDANCY = 0.0051  # weight of a pair of dimensions beside that of a single one
+REDUNDANCY = 0.0051  # weight of a pair of dimensions relative to a single one
 # Of the whole loss: it does to biases, which share the rate of weights as in the first official
 # code, what that code does today with a rate of their own.
 SCALE = 0.024

@@ -51,7 +51,7 @@ def _is_in(value: float, interval: str) -> bool:
 
 @dataclass
 class MethodConfig:
-    """What the configurations of all methods share; each is defined beside its method.
+    """Common fields of all methods' configurations; each is defined in its method's file.
 
     Attributes:
         takes: How many views of an image the method takes.
@@ -74,7 +74,7 @@ class MethodConfig:
         return None
 
     def check(self) -> None:
-        """Refuse values that cannot be."""
+        """Refuse invalid values."""
         one = "[1, inf)"
         for place, of, limits in (
             ("", self, {**MethodConfig.limits, **self.limits}),
@@ -133,7 +133,7 @@ class Method(nn.Module, ABC):
         config: Its own configuration.
         encoder: The encoder to train.
         operators: Names of the K augmentations of its views.
-        seed: Of what the method draws itself, beside the initialisation of its layers.
+        seed: Seed of the method's own draws, except the initialization of its layers.
 
     Attributes:
         projector: From a representation to the embedding, where there is one.
@@ -168,7 +168,7 @@ class Method(nn.Module, ABC):
 
     # ------------------------------------------------------------------ what a method writes
     def build(self) -> None:
-        """Make what it holds beside the encoder, by `config`, `encoder`, `operators` and `seed`."""
+        """Build all parts but the encoder from `config`, `encoder`, `operators` and `seed`."""
 
     @abstractmethod
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
@@ -187,7 +187,7 @@ class Method(nn.Module, ABC):
         """
 
     def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """What `step` takes from the host beside the images, on the CPU."""
+        """Further inputs of `step` from the host, on the CPU."""
         inputs: dict[str, Tensor] = {}
         for part in self._parts():
             inputs |= part.host_inputs(views, progress)
@@ -283,9 +283,9 @@ class Method(nn.Module, ABC):
     def compile_parts(self, graphs: bool = False) -> None:
         """Compile with `torch.compile` what gains by it: encoder, projector, `objective`, heads.
 
-        The encoder in training alone: measuring it takes other numbers of images, for each of which
-        it would be compiled anew. An objective becomes a few passes, its collectives included. All
-        that was compiled before is forgotten, as PyTorch would reuse it in spite of other hooks.
+        The encoder is compiled for training only, as evaluation has other batch sizes, and each
+        would recompile it. An objective becomes a few passes, including its collectives. Earlier
+        compilations are discarded, as PyTorch would reuse them despite other hooks.
 
         Args:
             graphs: Replay each part as CUDA graphs (mode "reduce-overhead"), for small steps.
@@ -361,7 +361,7 @@ class PairMethod(Method):
     """A method with a `PairConfig`: encoder, projector, heads that predict what was done.
 
     Attributes:
-        shape: Of the projector, beside its sizes: arguments of `MLP`.
+        shape: Further arguments of `MLP` for the projector.
     """
 
     shape: ClassVar[Mapping[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""MAST-C: views are contrasted in subspaces; heads on all depths predict what the operators did.
+"""MAST-C: contrast views in subspaces; heads on all stages predict operator parameters.
 
 Shapes: B batch (B_global over processes), D embedding dimensions, K operators, P of them predicted.
 """
@@ -31,7 +31,7 @@ SOURCES = ("block", "depths", "representation")
 
 @dataclass
 class MastCConfig(MethodConfig):
-    """Contrast in subspaces, and heads that predict what the operators did.
+    """Contrast in subspaces, and heads that predict operator parameters.
 
     Attributes:
         compare: What enforces invariance: the "contrast" of two views with the views of other
@@ -42,14 +42,14 @@ class MastCConfig(MethodConfig):
         exempt_share: Share of the dimensions in each block.
         predicted: Properties whose operators the heads predict; of these, heads on the block
             predict only exempt ones.
-        predict_from: What the heads read: pooled maps of the encoder's shallower "depths" (those
-            that `adapt` reads), its "representation", the exempt "block" of a property.
+        predict_from: Input of the heads: pooled maps of the encoder's earlier stages ("depths", as
+            in `adapt`), its "representation", the exempt "block" of a property.
         prediction: Weight and width of the heads.
         projector: Sizes of the projector, SimCLR's for a contrast and VICReg's for a distance.
         temperature: Temperature of the contrast.
         invariance_weight: Weight of the distance.
-        variance_weight: Weight of the variance term beside it.
-        covariance_weight: Weight of the covariance term beside it.
+        variance_weight: Weight of the variance term of the distance.
+        covariance_weight: Weight of the covariance term of the distance.
     """
 
     takes = TWO
@@ -82,7 +82,7 @@ class MastCConfig(MethodConfig):
 
 
 class MastC(Method):
-    """Ours: SimCLR's contrast in the dimensions in which all applied operators want invariance."""
+    """Ours: SimCLR's contrast in the dimensions that are invariant to all applied operators."""
 
     config: MastCConfig
     masks: ExemptBlocks
@@ -141,13 +141,13 @@ class MastC(Method):
     def objective(
         self, first_BD: Tensor, second_BD: Tensor, active_BK: Tensor, mask_DK: Tensor
     ) -> dict[str, Tensor]:
-        """The loss of the embeddings of two views, without the predictions.
+        """The loss of two views' embeddings, without predictions.
 
         Args:
-            first_BD: Of the first view.
-            second_BD: Of the second view.
-            active_BK: Which operators were applied to either view; boolean, (B, K).
-            mask_DK: 1 where a dimension must be invariant to an operator, 0 where it is exempt.
+            first_BD: Embeddings of the first view.
+            second_BD: Embeddings of the second view.
+            active_BK: Operators applied to either view; boolean, (B, K).
+            mask_DK: 1 if a dimension must be invariant to an operator, 0 if it is exempt.
 
         Returns:
             As `Method.step`.

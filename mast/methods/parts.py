@@ -1,4 +1,4 @@
-"""Parts that methods hold: teachers, queues, prototypes, noise, predictions of what was drawn.
+"""Parts of methods: teachers, queues, prototypes, noise, predictions of operators.
 
 Shapes: B images of this process, D dimensions, N length of a queue or numbers of an image, P
 prototypes, T numbers of an operator, H hidden units of a head.
@@ -48,16 +48,16 @@ class Part(nn.Module):
 
 
 class Teacher(Part):
-    """A moving average of an encoder and its head, without gradients, which follows every step.
+    """A moving average of an encoder and its head, without gradients, updated every step.
 
-    Averaged are parameters; BatchNorm's statistics are its own, and in training mode those of the
-    batch, as in the official code of BYOL, MoCo and DINO. Nothing is dropped.
+    Parameters are averaged; BatchNorm has its own statistics, in training mode those of the batch,
+    as in the official code of BYOL, MoCo and DINO. Dropout is off.
 
     Args:
         encoder: The student's.
         head: The student's, from its representation to embeddings.
-        momentum: How much of the teacher stays at a step, in [0, 1].
-        rises: Whether the momentum rises to one over the run.
+        momentum: Momentum per step, in [0, 1].
+        rises: Whether the momentum rises to 1 over the run.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Teacher(Part):
         self._student = (encoder, head)  # a tuple: its parameters are not the teacher's
 
     def train(self, mode: bool = True) -> Self:
-        """BatchNorm alone is ever in training mode."""
+        """Only BatchNorm can be in training mode."""
         super().train(False)
         self.encoder.training = mode  # the images are those of training, whose range is known
         for module in self.modules():
@@ -87,7 +87,7 @@ class Teacher(Part):
 
     @torch.no_grad()
     def after_step(self, progress: float) -> None:
-        """Move towards the student."""
+        """Update towards the student."""
         momentum = rising(self.momentum, progress) if self.rises else self.momentum
         student = [weight for part in self._student for weight in part.parameters()]
         get_ema_multi_avg_fn(momentum)([*self.parameters()], student, None)
@@ -106,12 +106,12 @@ def rising(momentum: float, progress: float) -> float:
 
 
 class Queue(nn.Module):
-    """The last embeddings, the oldest replaced first; it starts with random ones of unit length.
+    """A queue of the last embeddings, initially random unit vectors.
 
     Args:
         length: N.
         dim: D.
-        seed: Of what it starts with.
+        seed: Seed of the initial vectors.
 
     Reference:
         MoCo (He et al., CVPR 2020), algorithm 1.
@@ -143,7 +143,7 @@ class Prototypes(Part):
     Args:
         dim: D.
         count: P.
-        frozen: Share of the run at its start in which they stay as they are.
+        frozen: Initial share of the run in which they are frozen.
 
     Reference:
         SwAV, section 3.1; DINO's last layer with `norm_last_layer`.
@@ -237,7 +237,7 @@ def shared_covariance(*views: Tensor) -> Tensor:
 
 @dataclass
 class PredictionConfig:
-    """What is predicted of the operators, and how strongly.
+    """Prediction of operator parameters.
 
     Attributes:
         weight: Weight of each operator's prediction; 0 for none.
@@ -249,16 +249,16 @@ class PredictionConfig:
 
 
 class OperatorPrediction(Part):
-    """One head per operator, which predicts from both views how it transformed them differently.
+    """One head per operator, which predicts from both views how its effects on them differ.
 
-    What must be predicted cannot be forgotten: to predict by how much the hue was turned between
-    two views, both must show the hue.
+    This prevents forgetting: to predict the hue shift between two views, the features must
+    represent hue.
 
     Args:
         config: Weight and width.
         dim: D.
-        operators: Those whose effects are predicted; without any it adds nothing to a loss.
-        source: What it predicts from, for the log.
+        operators: Operators to predict; without any, the loss does not change.
+        source: Input of the heads, for the log.
 
     Reference:
         AugSelf (Lee et al., NeurIPS 2021): there from the representation of any method.
@@ -289,10 +289,10 @@ class OperatorPrediction(Part):
         """The share of each operator's variance that its head leaves unexplained.
 
         Args:
-            pair: What is predicted from, of both views, (B, D) each.
-            inputs: As `host_inputs` has them, on the device.
-            part_DP: How much of every dimension each head sees, in [0, 1], in the order of
-                `heads`; all of it if None.
+            pair: Inputs from both views, (B, D) each.
+            inputs: From `host_inputs`, on the device.
+            part_DP: Weight in [0, 1] of every dimension for each head, in the order of `heads`;
+                None for all ones.
 
         Returns:
             By operator, a scalar: 1 for a head no better than the mean, 0 for a perfect one.

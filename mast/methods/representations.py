@@ -1,4 +1,4 @@
-"""The outputs of a whole method for an image, beside its encoder's representation.
+"""Outputs of a whole method for an image, other than its encoder's representation.
 
 Shapes: B images, D dimensions of the embedding, K operators.
 """
@@ -37,7 +37,7 @@ class Embedding(nn.Module):
 
     Attributes:
         operators: Names of the K operators that have a mask; empty for a method without masks.
-        trained_with: Names of the operators of its views, of which some can be chosen.
+        trained_with: Names of the operators of its views.
         size: Side of its views in pixels.
     """
 
@@ -72,7 +72,7 @@ class Embedding(nn.Module):
     def weights(
         self, ignore: str | Sequence[str] | None = (), match: str | Sequence[str] | None = ()
     ) -> Tensor | None:
-        """The weight of each dimension for what is to be ignored and matched, (D,).
+        """The weight of each dimension for a choice of ignore and match, (D,).
 
         Returns:
             None: the whole embedding, which is trained to be invariant to all operators where no
@@ -137,12 +137,12 @@ class MethodOutput(nn.Module):
 
 
 def save_embedding(method: Method, path: Path, config: Mapping[str, Any]) -> None:
-    """Write all that a method has beside its encoder (projector, masks, heads) into one file.
+    """Write a method without its encoder (projector, masks, heads) into one file.
 
     Args:
         method: A trained method.
         path: The file.
-        config: What it was trained with, as JSON has it; kept in the file's header.
+        config: Its training configuration as JSON values, stored in the file's header.
     """
     tensors = {  # copies: weights that are shared are written twice
         key: value.clone(memory_format=torch.contiguous_format)

@@ -180,7 +180,7 @@ class Encoder(nn.Module):
         return self.config.channels
 
     def blank(self, count: int, side: int | None = None) -> Tensor:
-        """Black images, of its own size if not given, where its weights are."""
+        """Black images on the device of the weights, by default of the encoder's size."""
         side = self.size if side is None else side
         return torch.zeros(count, self.channels, side, side, device=self.mean.device)
 
@@ -195,7 +195,7 @@ class Encoder(nn.Module):
     def encode(self, images_BCHW: Tensor) -> Encoding:
         """Representations and unpooled features of images (B, channels, H, W) in [0, 1]."""
         check_images(self, images_BCHW)
-        if images_BCHW.dtype is torch.float64:  # of which weights are seldom
+        if images_BCHW.dtype is torch.float64:  # weights are seldom float64
             images_BCHW = images_BCHW.to(self.mean.dtype)
         images_BCHW = (images_BCHW - self.mean) / self.std
         if self._family is not None:
@@ -348,11 +348,11 @@ def copied(module: nn.Module) -> nn.Module:
 
 
 def check_images(module: nn.Module, images_BCHW: Tensor) -> None:
-    """Refuse what are no images in [0, 1] for a module.
+    """Refuse input that is no batch of images in [0, 1].
 
-    Values are not checked in training, where images are ours, nor in what is compiled or exported,
-    nor on the meta device, which has none. Reading them would wait for a GPU, so that only the
-    first batch is checked there. It costs less than a thousandth of a ResNet-18's pass.
+    Values are not checked in training, where images are our own, in compiled or exported code, or
+    on the meta device. On a GPU, where reading values would synchronize, only the first batch is
+    checked. The check costs less than a thousandth of a ResNet-18's forward pass.
     """
     if torch.compiler.is_compiling():
         return

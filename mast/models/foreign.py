@@ -79,7 +79,7 @@ NAME_IT = (
 class Foreign(NamedTuple):
     """An encoder of another project, the layout of its checkpoint, and the keys left out of it.
 
-    `beside` is the file next to it that says how images are normalized.
+    `beside` is the file next to it with the normalization.
     """
 
     encoder: Encoder
@@ -98,11 +98,11 @@ def load_foreign(
 
     Args:
         path: A file of `torch.save` or a `.safetensors`.
-        name: A timm or torchvision name, as in `EncoderConfig`, perhaps with a tag. If not given it
+        name: A timm or torchvision name, as in `EncoderConfig`, perhaps with a tag. By default it
             is inferred: for ResNets, ResNeXts and wide ResNets of torchvision, and for ViTs of timm
             (tiny, small, base and large, with a class token).
         options: Of the architecture of that name, as in `EncoderConfig`.
-        size: Side of the views in pixels; if not given that of the weights that a tag names, 32
+        size: Side of the views in pixels; by default that of the weights that a tag names, 32
             with a 3x3 stem, and else 224. Position embeddings of a ViT for another size are
             interpolated.
 
@@ -160,7 +160,7 @@ def load_foreign(
 def is_foreign(path: Path) -> bool:
     """Whether a file was written by another project than this one."""
     if path.suffix != ".safetensors":
-        return os.path.isfile(path)  # also of what is too long for a name
+        return os.path.isfile(path)  # also raises for names that are too long
     header = read_header(path)
     try:
         return header is not None and not {"encoder", "classifier"} & read_metadata(header).keys()
@@ -183,7 +183,7 @@ def _safe_classes() -> list[Any]:
 
 
 def _read_torch(path: Path) -> Any:
-    """The content of a file of `torch.save`, of which nothing is executed."""
+    """The content of a file of `torch.save`, loaded without executing code."""
     try:
         with torch.serialization.safe_globals(_safe_classes()):
             return torch.load(path, map_location="cpu", weights_only=True)
@@ -196,7 +196,7 @@ def _read_torch(path: Path) -> Any:
                 "x = torch.load(FILE, weights_only=False); torch.save(x.state_dict() if hasattr(x, "
                 "'state_dict') else x['state_dict'], 'weights.pth')"
             ) from error
-        # PyTorch's text advises to run what is in it
+        # PyTorch's message recommends unsafe loading
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise UserError(f"{path} is not a readable checkpoint ({reason})") from error
 

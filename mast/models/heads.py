@@ -63,7 +63,7 @@ class GeM(nn.Module):
 
     Args:
         power: Start of p. It is used clamped to [1, 10] (1 is the average, 10 nearly the maximum)
-            and kept there by `project`: outside it would have no gradient to return by.
+            and held there by `project`, as outside it would have no gradient.
         eps: Floor of the features, which the power needs positive.
     """
 
@@ -129,7 +129,7 @@ class GaussianProjector(nn.Module):
 
     Args:
         features: Dimensions of what it pools, the representation or the map of features.
-        uncertain: Whether it predicts a covariance beside the mean.
+        uncertain: Whether it also predicts a covariance.
         floor: What is added to the covariance, relu(h), to keep it positive.
 
     Reference:
@@ -185,7 +185,7 @@ class GaussianProjector(nn.Module):
 
 
 def pair_head(features: int, hidden: int, numbers: int) -> nn.Sequential:
-    """A head over what is known of both views, (B, 2 features) to (B, numbers).
+    """A head over the features of both views, (B, 2 features) to (B, numbers).
 
     Reference:
         AugSelf (Lee et al., NeurIPS 2021), section 4; one hidden layer, with BatchNorm.

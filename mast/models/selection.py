@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mast.core.errors import UserError, unknown
 
-NOTHING = 1e-6  # a weight of which no more than rounding is left
+NOTHING = 1e-6  # weights below this are rounding errors
 
 
 def relative(mask_DK: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ class SyncBatchNorm(_BatchNorm):
 def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
     """Replace every BatchNorm below `module`, in place, by one that sees the global batch.
 
-    Parameters, buffers and their names are kept. On CUDA the kernels of PyTorch and timm are used.
+    Parameters, buffers and names do not change. On CUDA, the kernels of PyTorch and timm are used.
     """
     if device.type == "cuda":
         from timm.layers.norm_act import convert_sync_batchnorm

@@ -1,4 +1,4 @@
-"""Self-contained pages: of a run, from its files alone, and of found images."""
+"""Self-contained HTML pages of a run or of found images."""
 
 from mast.page.gallery import GalleryRow as GalleryRow
 from mast.page.gallery import Item as Item

@@ -21,23 +21,23 @@ class Item(NamedTuple):
 
     canvases: CanvasSet
     position: int
-    caption: str  # "": without one, and without its name
-    is_query: bool = False  # whether the row is about it
-    # Two names that are written into a table if the image is ticked as no copy; else it has no box.
+    caption: str  # "" for neither caption nor name
+    is_query: bool = False  # whether the row is about this image
+    # Two names to write into a table if the image is ticked as no copy; without them, no box.
     pair: tuple[str, ...] = ()
 
 
 class GalleryRow(NamedTuple):
-    """Images that belong together, in the order in which to look at them."""
+    """A row of images, in order."""
 
     heading: str
     items: Sequence[Item]
-    part: str = ""  # the heading of a part of the page, which begins with this row
+    part: str = ""  # heading of the section that this row starts
 
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """From the name of an image of a set to the data URI of a small copy, "" for other names."""
+    """Maps the name of an image to the data URI of a thumbnail; "" for unknown names."""
 
     canvases: CanvasSet
 
@@ -51,14 +51,14 @@ class Thumbnails:
 
 
 def write_gallery(out: Path, title: str, lead: str, rows: Sequence[GalleryRow]) -> None:
-    """Write a page of images that needs no network; it holds a copy of each image.
+    """Write a page of thumbnails that needs no network.
 
-    Images with a `pair` have a box to tick, and a button of the page writes the table of the pairs.
+    Images with a `pair` have a checkbox; a button saves the table of ticked pairs.
 
     Args:
         out: The page.
         title: Its heading.
-        lead: What it shows, in a sentence.
+        lead: A sentence on what the page shows.
         rows: The first 200 are shown, at most 100 images of each and 2,000 in all.
     """
     has_boxes = any(item.pair for row in rows for item in row.items)
@@ -69,16 +69,16 @@ def write_gallery(out: Path, title: str, lead: str, rows: Sequence[GalleryRow]) 
         items = row.items[: min(ITEMS, left)]
         left -= len(items)
         if at == ROWS or not items:
-            more = f"And {len(rows) - at:,} more rows, which only a table has."
+            more = f"And {len(rows) - at:,} more rows; write a table to see them."
             sections.append(Section("", [("note", more)]))
             break
         blocks: list[Block] = [("heading", row.heading)] if has_parts else []
         blocks.append(("gallery", {"pictures": [*map(_picture, items)]}))
         if (more_items := len(row.items) - len(items)) > 0:
-            blocks.append(("note", f"And {more_items:,} more images, which only a table has."))
+            blocks.append(("note", f"And {more_items:,} more images; write a table to see them."))
         if row.part or not has_parts:
             sections.append(Section(row.part or row.heading, blocks))
-        else:  # rows of the part that began before
+        else:  # rows of the previous section
             sections[-1] = Section(sections[-1].title, [*sections[-1].blocks, *blocks])
     script = (FOLDER / "gallery.js").read_text("utf-8") if has_boxes else ""
     write_page(out, title, sections, script)

@@ -1,4 +1,4 @@
-"""What a page is made of: sections of blocks, shown by one template, which load nothing."""
+"""Pages: sections of blocks in one template, which load no other files."""
 
 import base64
 import hashlib
@@ -17,14 +17,14 @@ from mast.core.files import as_unicode
 FOLDER = Path(__file__).parent
 QUALITY = 88  # of the JPEGs
 SIDE = 160  # pixels of the images
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "  # how it begins
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "  # the policy's beginning
 
-# Its kind, which the template has a case for, and what is shown: ("note", "a text").
+# Kind of the block (a case of the template) and its content: ("note", "a text").
 Block: TypeAlias = tuple[str, Any]
 
 
 class Section(NamedTuple):
-    """A part of a page, which the menu links to."""
+    """A section of a page, linked from the menu."""
 
     title: str
     blocks: Sequence[Block]
@@ -37,11 +37,11 @@ class Picture(NamedTuple):
     label: str  # for readers who cannot see it
     caption: str = ""
     is_query: bool = False
-    pair: tuple[str, ...] = ()  # names for a table of pairs, if the image has a box to tick
+    pair: tuple[str, ...] = ()  # names for the table of pairs, if the image has a checkbox
 
 
 def write_page(out: Path, title: str, sections: Sequence[Section], script: str = "") -> None:
-    """Write a page of some sections, with at most one script."""
+    """Write a page of sections, with at most one script."""
     allowed = f"script-src '{hashed(script)}'; " if script else ""
     policy = f"{POLICY}{allowed}base-uri 'none'; form-action 'none'"
     style = Markup((FOLDER / "page.css").read_text("utf-8"))
@@ -72,7 +72,7 @@ def rendered(out: Path, template: str, **values: Any) -> None:
 
 
 def is_page(path: Path) -> bool:
-    """Whether a file is a page of this program, by what it may load."""
+    """Whether a file is a page of this program, recognized by its security policy."""
     with path.open("rb") as file:
         return f'content="{escape(POLICY)}'.encode() in file.read(1000)
 

@@ -1,4 +1,4 @@
-"""One self-contained page of a run, from the files in its folder alone."""
+"""One self-contained page of a run, made from the files in its folder."""
 
 import base64
 import math
@@ -22,7 +22,7 @@ from mast.methods import METHODS, collapse_signs
 from mast.page.html import Block, Picture, Section, jpeg, write_page
 from mast.page.tables import all_measures, main_measures, of_grid
 
-COLLAPSED_RANK = 2.0  # below it all images lie on a line
+COLLAPSED_RANK = 2.0  # below it, all embeddings lie on a line
 
 
 def write_report(
@@ -32,9 +32,9 @@ def write_report(
 
     Args:
         folder: The run.
-        beside: Other run folders whose evaluations are shown next to this one's.
-        analyses: The analyses that it may have, by name, in the order of the page.
-        out: The page, which is returned.
+        beside: Other run folders to compare with.
+        analyses: Analyses by name, in the order of the page.
+        out: File to write, also returned.
     """
     config, log = configuration_of(folder), folder.read_metrics()
     provenance = folder.read_provenance()
@@ -63,12 +63,10 @@ def write_report(
 
 
 def _measured(folder: RunFolder, beside: Sequence[Path]) -> tuple[list[Block], list[Block]]:
-    """The verdict, and what was measured of the run and of others."""
+    """The verdict, and the results of the run and of others."""
     if not results_in(folder.path):
         if beside:
-            raise UserError(
-                f"beside: {folder.path} has no evaluations to compare; evaluate it first"
-            )
+            raise UserError(f"beside: {folder.path} has no evaluations; run `mast evaluate` first")
         measure = f"mast evaluate {quoted(folder.path)} --data SET"
         text = "What pretraining added is unknown: nothing has been measured yet."
         commands = [("command", measure), ("command", f"{measure} --untrained")]
@@ -79,14 +77,14 @@ def _measured(folder: RunFolder, beside: Sequence[Path]) -> tuple[list[Block], l
     opening: list[Block] = [(looks, verdict.sentence)]
     opening += [("note", verdict.basis)] if verdict.basis else []
     if verdict.command:
-        opening += [("note", "To measure what it started as:"), ("command", verdict.command)]
+        opening += [("note", "To evaluate the starting weights:"), ("command", verdict.command)]
     kinds = [kind_of_run(run) for run in measured.folders]
     main, everything = (of(measured, kinds) for of in (main_measures, all_measures))
     note = "With 95 % intervals."
     if len(measured.runs) > 1:
         note += (
-            f" Below the value of another run is the gain of {measured.runs[0]} over it, paired; "
-            "in heavier type where its interval excludes zero."
+            f" Small print: paired gain of {measured.runs[0]} over that run, bold if the interval "
+            "excludes zero."
         )
     blocks = [("table", main), ("note", note), *(("note", text) for text in measured.notes)]
     if len(everything.rows) > len(main.rows):
@@ -111,12 +109,12 @@ def _analyses(folder: RunFolder, analyses: Mapping[str, Entry[Analysis]]) -> dic
 
 
 def _blocks(entry: Entry[Analysis], file: Path) -> list[Block]:
-    """An analysis as the page shows it; an error where a file is damaged."""
+    """Figure, caption and tables of an analysis; raises if a file is damaged."""
     analysis = entry.kind()
     with understood(file):
         arrays = read_arrays(file)
         details, caption = analysis.details(arrays), capital(analysis.caption(arrays))
-        # As an image it runs and loads nothing, whatever it holds.
+        # An SVG in an <img> runs no scripts and loads no files.
         svg = base64.b64encode(file.with_suffix(".svg").read_bytes()).decode()
         drawn = {"source": f"data:image/svg+xml;base64,{svg}", "caption": caption}
         blocks: list[Block] = []
@@ -139,7 +137,7 @@ def _gallery(gallery: Gallery) -> dict[str, Any]:
 
 
 def training_summary(config: PretrainConfig, provenance: Mapping[str, Any]) -> str:
-    """What was trained, on what, in a sentence."""
+    """A sentence on what was trained on which images."""
     images = provenance.get("data", {}).get("images")
     count = f"{images:,} images of " if images is not None else ""
     operators = config.preset.operators
@@ -151,7 +149,7 @@ def training_summary(config: PretrainConfig, provenance: Mapping[str, Any]) -> s
 
 
 def signs_of_trouble(log: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Sentences that say whether a run collapsed or diverged, from the lines of its log."""
+    """Sentences on whether a run collapsed or diverged, from its log."""
     losses = [line["loss"] for line in log if "loss" in line]
     signs = []
     if losses and not math.isfinite(losses[-1]):
@@ -174,12 +172,12 @@ def signs_of_trouble(log: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _warnings(log: Sequence[Mapping[str, Any]]) -> list[str]:
-    """As they were logged, each once."""
+    """Distinct warnings of the log."""
     return list(dict.fromkeys(str(line["warning"]) for line in log if "warning" in line))
 
 
 def kind_of_run(run: Path) -> str:
-    """What a run is, for the head of its column: its method, or that it was not trained."""
+    """Column heading of a run: its method, or that it is untrained."""
     folder = RunFolder(run)
     if folder.config.is_file():
         return METHODS[read(folder.config).method].title
@@ -193,7 +191,7 @@ def kind_of_run(run: Path) -> str:
 def _facts(
     folder: RunFolder, config: PretrainConfig, provenance: Mapping[str, Any]
 ) -> dict[str, str]:
-    """What was run, as far as that is known."""
+    """Facts on the run, as far as known."""
     data = {"spec": config.data.spec, **provenance.get("data", {})}
     known = {
         "run folder": folder.path,

@@ -1,4 +1,4 @@
-"""Tables of the page: numbers as text, with small print below them."""
+"""Tables of a page: numbers as text, with small print below."""
 
 import math
 from collections.abc import Sequence
@@ -7,19 +7,19 @@ from typing import NamedTuple
 from mast.analyses import Grid
 from mast.evaluation.compare import Comparison
 
-ASIDE = ("embedding", "retained")  # their accuracy is not that of the encoder, or linear's again
+ASIDE = ("embedding", "retained")  # not the encoder's accuracy, or a repetition of linear's
 
 
 class Cell(NamedTuple):
     """One cell."""
 
     text: str
-    small: str = ""  # an interval or a gain, below it
+    small: str = ""  # interval or gain
     clear: bool = False  # whether the gain's interval excludes zero
 
 
 class PageColumn(NamedTuple):
-    """The head of a column."""
+    """A column heading."""
 
     name: str
     small: str = ""  # below the name
@@ -27,7 +27,7 @@ class PageColumn(NamedTuple):
 
 
 class PageTable(NamedTuple):
-    """A table; the first cell of a row is its head."""
+    """A table; the first cell of each row is its heading."""
 
     caption: str
     columns: Sequence[PageColumn]
@@ -35,7 +35,7 @@ class PageTable(NamedTuple):
 
 
 def of_grid(caption: str, grid: Grid) -> PageTable:
-    """The numbers of a figure: in every column as many decimals as its largest number needs."""
+    """The numbers of a figure; decimals per column depend on its largest number."""
     columns, cells = [], []
     for at, name in enumerate(grid.columns):
         column = [row[at] for row in grid.rows]
@@ -47,7 +47,7 @@ def of_grid(caption: str, grid: Grid) -> PageTable:
 
 
 def main_measures(measured: Comparison, kinds: Sequence[str]) -> PageTable:
-    """The first measure of every task, which its field reports first; `kinds` heads the runs."""
+    """The main measure of each task; `kinds` are the headings of the runs."""
     reported = [row for row in measured.rows if row.heading[0] not in ASIDE] or measured.rows
     firsts = {row.heading[:3]: row.heading for row in reversed(reported)}
     return all_measures(measured, kinds, "The main measure of each task", {*firsts.values()})
@@ -59,13 +59,13 @@ def all_measures(
     caption: str = "Every measure",
     headings: set[tuple[str, str, str, str]] | None = None,
 ) -> PageTable:
-    """What was measured, in percent: everything, or the rows of some headings."""
+    """Results in percent: all, or the rows of some headings."""
     with_chance = any(row.chance is not None for row in measured.rows)
     columns = [PageColumn("task"), PageColumn("protocol")]
     columns += [PageColumn("chance", numeric=True)] * with_chance
     columns += map(PageColumn, measured.runs, kinds, [True] * len(kinds))
     rows = []
-    # What all runs were measured by comes first.
+    # Measures that all runs have come first.
     for row in sorted(measured.rows, key=lambda row: row.values.count(None)):
         if headings is None or row.heading in headings:
             protocol, set_name, target, measure = row.heading

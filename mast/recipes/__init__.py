@@ -1,4 +1,4 @@
-"""Recipes: complete configurations, one function each; the docstring is its data sheet.
+"""Recipes: complete configurations, one function each; its docstring is the data sheet.
 
 A recipe named `<name>_small` is the same method for views of up to 64 pixels and a budget of
 minutes to hours on a laptop, `<name>_medium` one for a single GPU. `RECIPES` lists them all;
@@ -96,11 +96,11 @@ def configure(
 def merge(
     recipe_name: str | None, file: str | Path | None, values: Mapping[str, Any]
 ) -> PretrainConfig:
-    """A recipe with the fields of a file, then further values, in place of its own.
+    """A recipe, overridden by the fields of a file, then by values.
 
     Args:
-        recipe_name: The recipe; if None the one that the file names, or the default.
-        file: A configuration such as a run's config.yaml, whole or in part.
+        recipe_name: The recipe; if None, the one that the file names, or the default.
+        file: A complete or partial configuration, such as a run's config.yaml.
         values: Fields by dotted names.
     """
     if file is None:

@@ -63,8 +63,8 @@ def mast_c5() -> PretrainConfig:
     """MAST-C with five operators on ImageNet: ResNet-50, 1000 epochs, batch 2048.
 
     SimCLR's contrast, each image in the subspace of the operators that acted on it, with SimCLR's
-    learning rate, projector and temperature; heads on all depths of the encoder predict what the
-    operators did (docs/method.md). Cost: as mast5, without its projector.
+    learning rate, projector and temperature; heads on all stages of the encoder predict the
+    operators' parameters (docs/method.md). Cost: as mast5, without its projector.
 
         mast pretrain imagenet/train --recipe mast_c5
     """
@@ -82,9 +82,9 @@ def mast_c15() -> PretrainConfig:
 
 
 def mast_c5_distance() -> PretrainConfig:
-    """MAST-C over VICReg's distance: pairs whose color changed skip the color block in it.
+    """MAST-C over VICReg's distance, which skips the color block for pairs whose color changed.
 
-    Heads on block and representation predict what the operators did. Projector and optimizer are
+    Heads on block and representation predict the operators' parameters. Projector and optimizer are
     those of vicreg5.
     """
     objective = MastCConfig(
@@ -141,7 +141,7 @@ def vicreg() -> PretrainConfig:
     return replace(own, recipe="vicreg", views="vicreg", optimizer=optimizer)
 
 
-# ---------------------------------- one GPU: 224 pixels, and a batch that should fit 24 GB
+# ----------------------------- one GPU: 224 pixels, and a batch that should fit into 24 GB
 
 
 def mast_c5_medium() -> PretrainConfig:
@@ -149,7 +149,7 @@ def mast_c5_medium() -> PretrainConfig:
 
     For 50,000 images; `mast plan` scales the epochs to other sets and time limits, and estimates
     the cost per GPU. Objective as in `mast_c5_small`. It has not been trained to the end: learning
-    rates are the usual ones for these encoders (AdamW 1e-3 at a batch of 256 with weight decay 0.05
+    rates are the usual ones for these encoders (AdamW 1e-3 at batch size 256 with weight decay 0.05
     for ConvNeXt, DINO's 5e-4 for ViTs).
 
         mast pretrain photos --recipe mast_c5_medium

@@ -1,7 +1,7 @@
 """Recipes of all methods but MAST and VICReg, at ImageNet's scale.
 
-Costs are estimated as for mast5. Each takes encoder, batch and optimizer of vicreg5 where it does
-not name its own.
+Costs are estimated as for mast5. Encoder, batch and optimizer are those of vicreg5 unless a recipe
+sets its own.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ MEAN_OF_PATCHES = {"global_pool": "avg", "fc_norm": False}  # behind the last no
 
 
 def simclr() -> PretrainConfig:
-    """SimCLR on ImageNet: ResNet-50, batch 4096, 1000 epochs, in its own views.
+    """SimCLR on ImageNet: ResNet-50, batch 4096, 1000 epochs, with its own views.
 
     Its paper: linear top-1 69.3. LARS at 0.3 for 256 images, weight decay 1e-6, temperature 0.1,
     projector 2048-128. The official code's current defaults differ: three projector layers, weight
@@ -44,7 +44,7 @@ def simclr() -> PretrainConfig:
 
 
 def moco_v2() -> PretrainConfig:
-    """MoCo v2 on ImageNet: ResNet-50, batch 256, 800 epochs, in its own views.
+    """MoCo v2 on ImageNet: ResNet-50, batch 256, 800 epochs, with its own views.
 
     Its paper: linear top-1 71.1 (67.5 after 200 epochs). SGD at 0.03, weight decay 1e-4, no
     warm-up, temperature 0.2, a queue of 65,536 (facebookresearch/moco), where
@@ -66,7 +66,7 @@ def moco_v2() -> PretrainConfig:
 
 
 def simsiam() -> PretrainConfig:
-    """SimSiam on ImageNet: ResNet-50, batch 512, 100 epochs, in MoCo v2's views.
+    """SimSiam on ImageNet: ResNet-50, batch 512, 100 epochs, with MoCo v2's views.
 
     Its paper: linear top-1 68.1 (71.3 after 800 epochs). SGD at 0.05 for 256 images, weight decay
     1e-4, of biases and norms, too, no warm-up, the predictor's rate constant
@@ -90,14 +90,14 @@ def simsiam() -> PretrainConfig:
 def simsiam_augself() -> PretrainConfig:
     """SimSiam + AugSelf: heads predict how crop and color differ between the views.
 
-    AugSelf (Lee et al., NeurIPS 2021), which adds it to SimSiam; its heads and their loss are ours.
+    AugSelf (Lee et al., NeurIPS 2021) on SimSiam; heads and their loss are ours.
     """
     objective = SimSiamConfig(predicted=("position", "color"))
     return replace(simsiam(), recipe="simsiam_augself", objective=objective)
 
 
 def byol() -> PretrainConfig:
-    """BYOL on ImageNet: ResNet-50, batch 4096, 1000 epochs, in its own views, which are VICReg's.
+    """BYOL on ImageNet: ResNet-50, batch 4096, 1000 epochs, with its own views (also VICReg's).
 
     Its paper: linear top-1 74.3. LARS at 0.2 for 256 images, weight decay 1.5e-6, momentum from
     0.996 (google-deepmind/deepmind-research, byol).
@@ -117,11 +117,11 @@ def byol() -> PretrainConfig:
 
 
 def barlow_twins() -> PretrainConfig:
-    """Barlow Twins on ImageNet: ResNet-50, batch 2048, 1000 epochs, in VICReg's views.
+    """Barlow Twins on ImageNet: ResNet-50, batch 2048, 1000 epochs, with VICReg's views.
 
     Its paper: linear top-1 73.2. LARS at 0.2 for 256 images, weight decay 1e-6, projector
     8192-8192-8192 (facebookresearch/barlowtwins). Biases and norms share the weights' learning rate
-    and a loss scaled by 0.024, as in that code's first version; today their rate is 0.0048 there.
+    and the loss is scaled by 0.024, as in that code's first version; its current rate is 0.0048.
 
     Cost: some 75 GPU hours.
     """
@@ -158,10 +158,10 @@ def dino() -> PretrainConfig:
     """DINO on ImageNet: ViT-S/16, batch 1024, 800 epochs, 2 views of 224 pixels and 8 of 96.
 
     Its paper: linear top-1 77.0, of the teacher, with 10 small views. AdamW at 5e-4 for 256 images,
-    the teacher's temperature from 0.04 to 0.07 in 30 epochs (facebookresearch/dino). What differs
-    here: number and scales of the views are what that code has by default, weight decay stays at
-    0.04 (there it rises to 0.4), gradients are clipped at a global norm of 3 (there per tensor),
-    and prototypes have unit length (there not, for this ViT).
+    the teacher's temperature from 0.04 to 0.07 in 30 epochs (facebookresearch/dino). Differences:
+    number and scales of the views are that code's defaults, weight decay stays at 0.04 (theirs
+    rises to 0.4), gradients are clipped at a global norm of 3 (theirs per tensor), and prototypes
+    have unit length (theirs do not, for this ViT).
     """
     return replace(
         vicreg5(),
@@ -181,10 +181,10 @@ def mae() -> PretrainConfig:
     """MAE on ImageNet: ViT-B/16, batch 4096, 800 epochs, one cropped and mirrored view.
 
     Its paper: fine-tuned top-1 83.6 after 1600 epochs, linear 68.0. AdamW at 1.5e-4 for 256 images
-    with 40 epochs of warm-up, weight decay 0.05 (facebookresearch/mae). What differs here: AdamW's
-    second moment decays by 0.999 (there 0.95), the encoder's positions are
-    learned, and the representation is the mean of the patches, as the class token is no part of the
-    loss. The paper of MAST does not say what MAE of a ResNet-50 is (Table 10).
+    with 40 epochs of warm-up, weight decay 0.05 (facebookresearch/mae). Differences: AdamW's
+    second moment decays by 0.999 (theirs by 0.95), the encoder's position embeddings are
+    learned, and the representation is the mean of the patches, as the class token does not enter
+    the loss. The MAST paper does not define MAE with a ResNet-50 (Table 10).
     """
     return replace(
         vicreg5(),
@@ -199,11 +199,11 @@ def mae() -> PretrainConfig:
 
 
 def supervised() -> PretrainConfig:
-    """Supervised training on ImageNet: ResNet-50, batch 256, 90 epochs, in the views of MAST-5.
+    """Supervised training on ImageNet: ResNet-50, batch 256, 90 epochs, with MAST-5's views.
 
-    The paper: linear top-1 76.5 (Table 1). SGD at 0.1, weight decay 1e-4, as PyTorch's reference
-    training, whose rate falls in steps, whose biases and norms decay as well, and whose views are
-    crops and flips; both views of an image are learned from here.
+    The paper: linear top-1 76.5 (Table 1). SGD at 0.1, weight decay 1e-4, as in PyTorch's reference
+    training, which however has a step schedule, weight decay on biases and norms, and one cropped
+    and flipped view; here, both views of an image enter the loss.
 
     Cost: some 7 GPU hours.
     """

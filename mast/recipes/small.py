@@ -19,7 +19,7 @@ from mast.methods.swav import SwAVConfig
 from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
 from mast.recipes.others import MEAN_OF_PATCHES
 
-# Changes of an objective, and of those that inherit from it.
+# Changes of an objective and of its subclasses.
 SMALL: dict[type, dict[str, Any]] = {
     MastConfig: {"projector": GaussianProjectorConfig(hidden=1024, dim=512, pool="average")},
     MastCConfig: {"projector": MLPConfig(hidden=1024, dim=512)},
@@ -36,17 +36,17 @@ SMALL: dict[type, dict[str, Any]] = {
     },
     MAEConfig: {"dim": 128, "depth": 2, "heads": 4},
 }  # fmt: skip
-# Instead of views that have a size of their own, those of a run's size.
+# Replaces presets whose views have fixed sizes by ones of the run's size.
 SMALL_VIEWS = {"multicrop": "simclr", "dino": "dino_small"}
 
 
 def small(config: PretrainConfig) -> PretrainConfig:
     """The small variant: ResNet-18 at 64 pixels, small projectors, AdamW, 100 epochs.
 
-    Schedule, weight and pooling of MAST and VICReg are what did best at small budgets
-    (docs/results.md): all operators act from the start, of which MAST has one left out of half of
-    the pairs, its projector does without GeM, and invariance weighs 10. Eq. 7 as printed keeps its
-    stages. A contrast has a higher rate (log.md).
+    MAST and VICReg have the schedule, weights and pooling that did best at small budgets
+    (docs/results.md): all operators act from the start, though MAST leaves one out of half of the
+    pairs; its projector has no GeM, and invariance weighs 10. Eq. 7 as printed has two stages.
+    Contrastive methods have a higher learning rate (log.md).
     """
     schedule, lr = config.schedule, 5e-3
     match config.objective:
@@ -69,14 +69,14 @@ def small(config: PretrainConfig) -> PretrainConfig:
 
 
 def _encoder(config: PretrainConfig) -> EncoderConfig:
-    """A ResNet-18, but for what hides patches: a ViT-Ti of 16 x 16 of them."""
+    """A ResNet-18; for methods that mask patches, a ViT-Ti with 16 x 16 patches."""
     if isinstance(config.objective, MAEConfig):
         return EncoderConfig("timm:vit_tiny_patch16_224", {"patch_size": 4, **MEAN_OF_PATCHES})
     return EncoderConfig("resnet18")
 
 
 def _objective(config: PretrainConfig) -> Any:
-    """The objective with sizes, and what depends on the batch and the length of the run."""
+    """The objective with sizes adapted to the small batch and short run."""
     objective: Any = config.objective
     changes = next((of for kind, of in SMALL.items() if isinstance(objective, kind)), {})
     if isinstance(objective, VICRegConfig) and not config.schedule.staged:

@@ -1,1 +1,1 @@
-"""A run: opened, what the analyses look at, and the memory that it needs."""
+"""A run: training it, loading it, its starting weights and its cost."""

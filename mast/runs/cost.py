@@ -1,4 +1,4 @@
-"""What a run costs here: memory, disk and time, from a few steps."""
+"""Estimate memory, disk space and time of a run from a few steps on this machine."""
 
 import random
 import tempfile
@@ -20,25 +20,25 @@ from mast.data.source import sampled
 from mast.methods import METHODS
 from mast.models.encoders import IMAGENET
 
-SMALLEST_PART = 32  # images, of which variances are taken
+SMALLEST_PART = 32  # images to estimate variances from
 MEASURED_IMAGES = 64  # at most in a step that is measured on a CPU, and in a sample to decode
-MEASURED_STEPS = 10  # of each of two epochs, the second of which counts
-# A recipe's epochs are for so many images. Fewer are seen more often, but not as many times more.
+MEASURED_STEPS = 10  # per epoch; the second of two epochs counts
+# A recipe's epochs suit so many images. Fewer images get more epochs, up to MOST_TIMES as many.
 USUAL_IMAGES, MOST_TIMES = 50_000, 8
 
 
 @dataclass(frozen=True)
 class Cost:
-    """A run and what it costs.
+    """A run and its cost.
 
     Attributes:
-        config: The run, with epochs and parts of a batch that fit.
-        memory: Bytes of a GPU that the measured steps took; None on a CPU.
-        disk: Bytes of the resized images that are kept; 0 where they are too many to be.
-        images_per_second: Speed of the training.
-        decoding: Seconds in which all images are read and resized, once or, where they are not
-            kept, in every epoch.
-        images: How many there are.
+        config: The run, with the epochs and accumulation steps that fit.
+        memory: GPU memory of the measured steps in bytes; None on a CPU.
+        disk: Bytes of cached, resized images; 0 if they exceed the limit and are not cached.
+        images_per_second: Training speed.
+        decoding: Seconds to read and resize all images, once or, if they are not cached, in
+            every epoch.
+        images: Number of images.
     """
 
     config: PretrainConfig
@@ -55,32 +55,32 @@ class Cost:
 
     @property
     def an_epoch(self) -> float:
-        """Seconds of an epoch; images that fill no batch are left out."""
+        """Seconds per epoch; an incomplete last batch is dropped."""
         trained = self.images - self.images % self.config.batch_size
         return trained / self.images_per_second + self.decoding - self.once
 
     @property
     def seconds(self) -> float:
-        """Time of the whole run."""
+        """Seconds of the whole run."""
         return self.once + self.config.epochs * self.an_epoch
 
     def of_epochs(self, epochs: int) -> "Cost":
-        """The same run with other epochs."""
+        """The same run with another number of epochs."""
         return replace(self, config=replace(self.config, epochs=epochs))
 
     def within(self, hours: float) -> "Cost":
-        """The same run with the epochs that fit, up to eight times its own."""
+        """The same run with as many epochs as fit, up to eight times its own."""
         epochs = int((hours * 3600 - self.once) / self.an_epoch)
         if epochs < 1:
             first = (self.once + self.an_epoch) / 3600
             raise UserError(
-                f"hours must be {first:.2g} or more for an epoch of {self.images:,} images by "
+                f"hours: expected {first:.2g} or more for one epoch of {self.images:,} images with "
                 f"{self.config.recipe}, got {hours:g}"
             )
         return self.of_epochs(min(epochs, MOST_TIMES * self.config.epochs))
 
     def scaled(self) -> "Cost":
-        """The same run with as many steps as it has of 50,000 images, up to eight times."""
+        """The same run with as many steps as on 50,000 images, up to eight times its epochs."""
         times = min(MOST_TIMES, USUAL_IMAGES / self.images)
         return self.of_epochs(max(1, round(self.config.epochs * times)))
 
@@ -91,16 +91,16 @@ def cost(
     decoding: float,
     pretrain: Callable[[PretrainConfig], RunFolder],
 ) -> Cost:
-    """What a run of a recipe on some images costs.
+    """Estimate the cost of a run.
 
     Args:
-        config: The run; a batch of more images than there are is halved.
-        decoding: Seconds in which all of them are read and resized.
-        pretrain: Trains a run, with which the speed here is measured.
+        config: The run; its batch is halved until the set fills it.
+        decoding: Seconds to read and resize all images.
+        pretrain: The training function, to measure speed with.
 
     Raises:
-        UserError: The images have other channels.
-        OutOfMemoryError: A step does not fit here, in as many parts of a batch as there can be.
+        UserError: The images have the wrong number of channels.
+        OutOfMemoryError: A step does not fit, even with the most accumulation steps.
     """
     layout = config.data.find_reading(source.name, sampled(source)).layout
     images, batch_size = len(source), config.batch_size
@@ -113,7 +113,7 @@ def cost(
 
 
 def decoding_seconds(source: Source, size: int) -> float:
-    """Seconds in which all images are read and resized on the cores here, from a few of them."""
+    """Seconds to read and resize all images on this machine's cores, from a sample."""
     chosen = list[int]()
     for index in random.Random(0).sample(range(len(source)), min(MEASURED_IMAGES, len(source))):
         if len(chosen) < MEASURED_IMAGES:
@@ -130,11 +130,11 @@ def decoding_seconds(source: Source, size: int) -> float:
 def measured(
     config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]
 ) -> tuple[PretrainConfig, float, int | None]:
-    """Train a few steps: the run in as few parts as fit, images per second, and bytes of a GPU."""
+    """Train a few steps: the run with the fewest accumulation steps, images/s and GPU bytes."""
     if METHODS[config.method].method.labelled:
         raise UserError(
-            f"{config.recipe} learns from labels, but the speed is measured on generated images "
-            "without labels: plan vicreg5_small, whose steps take about as long"
+            f"recipes: {config.recipe} needs labels, but speed is measured on generated images "
+            "without them; plan vicreg5_small, whose steps take about as long"
         )
     parts = 1
     while True:
@@ -151,7 +151,7 @@ def measured(
 def _steps(
     config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]
 ) -> tuple[float, int | None]:
-    """Images a second of a few steps, and bytes of a GPU; on a CPU a large batch is cut."""
+    """Images per second and GPU bytes of a few steps; on a CPU a large batch is cut."""
     batch, device = config.batch_size // config.accumulate, find_device(config.device)
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -167,7 +167,7 @@ def _steps(
             "accumulate": 1,
             "epochs": 2,
             "score_every": 2,
-            # They are RGB: all but the first layer costs as much as of other channels.
+            # Generated images are RGB; only the first layer's cost depends on the channels.
             "data.channels": 3,
             "data.range": ("auto",),
             **{f"encoder.{name}": value for name, value in IMAGENET._asdict().items()},
@@ -177,7 +177,7 @@ def _steps(
             with silent():
                 lines = pretrain(change(config, changes)).read_metrics()
         except Interrupted as stopped:
-            raise Interrupted(stopped.number, "stopped; nothing is kept") from None
+            raise Interrupted(stopped.number, "stopped; nothing was saved") from None
     speeds = [line["images_per_second"] for line in lines if "loss" in line]
     memory = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None
     return float(speeds[-1]), memory

@@ -1,4 +1,4 @@
-"""What a run learned beside its encoder."""
+"""Load the parts of a run other than its encoder."""
 
 from pathlib import Path
 
@@ -19,11 +19,11 @@ def load_method(run: str | Path) -> Method:
     """The whole method of a run (projector and masks too), in evaluation mode.
 
     Args:
-        run: A run folder. A complete one holds `encoder.safetensors` (in DINO the teacher's) and
-            `embedding.safetensors`; of any other the last checkpoint is read.
+        run: A run folder. A complete run has `encoder.safetensors` (for DINO the teacher's) and
+            `embedding.safetensors`; for other runs, the last checkpoint is read.
 
     Raises:
-        UserError: No such run, none of these files in it, or one that does not fit.
+        UserError: No such run, none of these files, or one that does not fit the configuration.
     """
     folder = RunFolder(run)
     method = build_method(configuration_of(folder.require()))
@@ -32,27 +32,25 @@ def load_method(run: str | Path) -> Method:
     file = folder.embedding if complete else last
     if not file.is_file():
         raise UserError(
-            f"{folder.path} has neither {folder.embedding.name} beside its encoder nor a "
+            f"{folder.path}: expected {folder.embedding.name} and an encoder, or a "
             f"checkpoint at {folder.last}"
         )
     if complete:
         encoder = load_encoder(folder.encoder)
         method.encoder.reading = encoder.reading  # which no configuration has
         if encoder.describe() != method.encoder.describe():
-            raise UserError(
-                f"{folder.encoder} holds another encoder than {folder.config} describes"
-            )
+            raise UserError(f"{folder.encoder} is not the encoder that {folder.config} describes")
         tensors, _ = read_tensors(folder.embedding, RETRAIN)
         state = {f"{ENCODER}{key}": value for key, value in encoder.state_dict().items()}
         state |= tensors
-        check_finite(file, state)  # a run that diverged is looked into by its checkpoint
+        check_finite(file, state)  # to inspect a run that diverged, take its checkpoint
     else:
         state = load_checkpoint(file)["module"]
     try:
         load_whole(method, state)
     except UserError as error:
         raise UserError(
-            f"{file} does not fit {folder.config}; was it written by another version of mast? "
+            f"{file} does not fit {folder.config}; another version of mast may have written it: "
             f"{error}"
         ) from error
     return method.eval()
@@ -60,19 +58,19 @@ def load_method(run: str | Path) -> Method:
 
 @entry(draws=True)
 def load_embedding(run: str | Path) -> Embedding:
-    """Load the embedding of a run, whose invariances are chosen when it is used.
+    """Load a run's embedding, whose invariances are chosen with each call.
 
-    `embedding(images, ignore="color")` gives what is invariant to the operators that change
-    color, `embedding(images, match="color")` what is exempt from them, so that neighbours agree in
-    color.
+    `embedding(images, ignore="color")` is invariant to the operators that change color;
+    `embedding(images, match="color")` is the block exempt from that invariance, in which
+    neighbors share a color.
 
     Args:
         run: A run folder.
 
     Returns:
-        The embedding in evaluation mode, on the CPU: from images (B, channels, H, W) in [0, 1],
-        best of side `size`, to (B, D). `trained_with` names the operators that can be chosen, as do
-        the properties of images that they change.
+        The embedding in evaluation mode, on the CPU: images (B, channels, H, W) in [0, 1],
+        best of side `size`, to (B, D). `trained_with` lists the operators to choose from; the
+        properties that they change can be named, too.
 
     Raises:
         UserError: As `load_method`.
@@ -81,16 +79,16 @@ def load_embedding(run: str | Path) -> Embedding:
 
 
 def load_representation(run: str | Path, representation: str, size: int | None = None) -> Loaded:
-    """Load another representation of a run than its encoder's.
+    """Load a representation of a run other than the encoder's.
 
     Args:
         run: A run folder.
-        representation: "ensemble" (the parts of a method side by side, such as MAST's masked
+        representation: "ensemble" (the method's parts concatenated, such as MAST's masked
             embeddings) or "embedding".
-        size: Side of the views in pixels; that of pretraining if not given.
+        size: Side of the views in pixels; by default that of pretraining.
 
     Raises:
-        UserError: It has no such representation.
+        UserError: The run has no such representation.
     """
     loaded, method = load(run, size), load_method(run)
     whole = representation == "embedding"

@@ -1,4 +1,4 @@
-"""A pretraining from its images to its encoder: what it starts from, its losses, its log."""
+"""Pretraining, from images to the saved encoder: start, losses and log."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 def train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
-    """Train to the end, from where an earlier process stopped.
+    """Train to the end, resuming if an earlier process stopped.
 
     Args:
-        config: The run, with the architecture of the weights that it starts from.
-        run: Its folder, held by this process or by the first one.
-        fabric: Launched.
+        config: The run, with the architecture of its starting weights.
+        run: Its folder, locked by this process or the first one.
+        fabric: A launched fabric.
     """
     feed, chief = _open_images(config, fabric), fabric.is_global_zero
-    method = build_method(config)  # a folder that is opened holds a run that can be built
+    method = build_method(config)  # before the folder is opened, as it may fail
     started_from = _open_folder(config, run, fabric, feed, method)
     if run.encoder.is_file():
         fabric.print(visible(f"{run.path} is complete; nothing to do"))
@@ -60,7 +60,7 @@ def train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         )
         if not training.step and not fabric.loggers:
             say(f"metrics go to {run.metrics}; to TensorBoard with the extra mast-ssl[tensorboard]")
-    log = _Log(config, run, fabric, training)  # of what is left of an interrupted run's lines
+    log = _Log(config, run, fabric, training)  # drops lines of later steps
     shown = doing(
         "training", training.steps, "steps", training.step,
         images=config.batch_size, enabled=chief,
@@ -80,7 +80,7 @@ def train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         training.save()
         if chief:
             save_embedding(method, run.embedding, deciding(config))
-            save_encoder(method.final_encoder, run.encoder)  # last: it says the run is complete
+            save_encoder(method.final_encoder, run.encoder)  # last, as it marks the run as complete
     if chief:
         say(f"done: {run.encoder}")
     fabric.barrier()
@@ -90,18 +90,18 @@ def train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 
 
 def part_size(config: PretrainConfig, processes: int) -> int:
-    """Images that a process computes at once."""
+    """Images per forward pass and process."""
     size, remainder = divmod(config.batch_size, config.accumulate * processes)
     if remainder or size < 2:
         raise UserError(
-            f"batch_size {config.batch_size} must be a multiple of accumulate x processes "
-            f"({config.accumulate} x {processes}), with at least 2 images each"
+            f"batch_size: expected a multiple of accumulate x processes "
+            f"({config.accumulate} x {processes}), at least 2 each, got {config.batch_size}"
         )
     return size
 
 
 def _open_images(config: PretrainConfig, fabric: "Fabric") -> Loader:
-    """What the run learns from, after a word on how it is read."""
+    """The run's images; prints how their values are read."""
     feed = open_loader(
         config.data,
         config.size,
@@ -114,7 +114,7 @@ def _open_images(config: PretrainConfig, fabric: "Fabric") -> Loader:
     )
     if feed.steps_per_epoch < config.accumulate:
         raise UserError(
-            f"{len(feed)} images make no batch of {config.batch_size}; lower batch_size"
+            f"batch_size: expected at most {len(feed)} (all images), got {config.batch_size}"
         )
     if feed.reading != Reading(feed.reading.layout):
         fabric.print(f"{config.data.spec}: values of {feed.reading.ends} become 0 to 1")
@@ -132,19 +132,19 @@ def _open_images(config: PretrainConfig, fabric: "Fabric") -> Loader:
 
 
 def _check_labels(feed: Loader, config: PretrainConfig) -> None:
-    """Refuse images without the one kind of labels that a method learns from."""
+    """Refuse images without exactly one kind of labels, if the method needs labels."""
     if len(feed.classes) != 1:
         kinds = ", ".join(feed.classes) or "none"
         raise UserError(
-            f"{config.method} learns from one kind of labels, and {feed.name} has {kinds}: "
-            "give images in a folder per class"
+            f"data: expected one kind of labels for {config.method}, got {kinds} in {feed.name}; "
+            "use a subfolder per class"
         )
     (names,) = feed.classes.values()
     count, expected = len(names), getattr(config.objective, "classes", None)
     if count != expected:
         raise UserError(
-            f"objective.classes is {expected}, and {feed.name} has {count} classes: give "
-            f"objective.classes={count}"
+            f"objective.classes: expected {count}, the number of classes in {feed.name}, "
+            f"got {expected}"
         )
 
 
@@ -154,14 +154,14 @@ def _check_labels(feed: Loader, config: PretrainConfig) -> None:
 def _open_folder(
     config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Loader, method: Method
 ) -> dict[str, Any] | None:
-    """Open the folder of a run, with weights for a new one; a description of these."""
+    """Open the run folder, and load starting weights for a new run; a description of these."""
     started_from = None
     if not run.encoder.is_file() and not saved(run.last):
         started_from = start(method, config)
         described = (started_from or {}).get("reading")
         ends = read_reading(described).ends if described is not None else feed.reading.ends
         if feed.reading.layout.deep and ends != feed.reading.ends:
-            fabric.print(f"the weights are of images with {ends} as 0 to 1 (data.range)")
+            fabric.print(f"the weights were trained with values {ends} as 0 to 1 (data.range)")
     method.encoder.reading = None if feed.reading == Reading() else feed.reading
     refuse_changes(run, config)
     if fabric.is_global_zero and not run.encoder.is_file():
@@ -176,7 +176,7 @@ def _resume(
     feed: Loader,
     started_from: dict[str, Any] | None,
 ) -> None:
-    """Go on from the last checkpoint, if there is one, on the same images."""
+    """Resume from the last checkpoint, if any; refuse changed images."""
     training.extra |= {
         "best": float("-inf"),
         "images": feed.fingerprint,
@@ -186,7 +186,7 @@ def _resume(
     training.resume(config.seed)
     if training.extra["images"] != feed.fingerprint:
         raise UserError(
-            f"the images of {feed.name} changed since {run.path} was started; restore them, "
+            f"data: the images of {feed.name} changed since {run.path} started; restore them, "
             "or start a new run with another out"
         )
 
@@ -213,16 +213,16 @@ def _write_provenance(
 
 # ------------------------------------------------------------------------------------ device
 
-FOR_IMAGES = 0.25  # share of a GPU's free memory that the images of a set may take
+FOR_IMAGES = 0.25  # share of a GPU's free memory for the images of a set
 
 
 def compiles(config: PretrainConfig, device: torch.device, processes: int) -> bool:
-    """Whether the parts of a method are compiled: by default on a GPU where Triton works."""
+    """Whether to compile: by default on a GPU where Triton works."""
     if not config.cuda_graphs:
         return is_fused(device) if config.compile is None else config.compile
     if device.type != "cuda" or processes > 1 or config.accumulate > 1:
         raise UserError(
-            "cuda_graphs needs a GPU, one process and accumulate 1, got "
+            "cuda_graphs: expected a GPU, one process and accumulate 1, got "
             f"{device.type}, {processes} and {config.accumulate}"
         )
     return True
@@ -230,7 +230,7 @@ def compiles(config: PretrainConfig, device: torch.device, processes: int) -> bo
 
 @contextmanager
 def fitting(config: PretrainConfig, device: torch.device) -> Iterator[None]:
-    """If memory runs out in the block, say in an `OutOfMemoryError` what shrinks the run."""
+    """If memory runs out in the block, raise an `OutOfMemoryError` that suggests changes."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -242,7 +242,7 @@ def fitting(config: PretrainConfig, device: torch.device) -> Iterator[None]:
         if device.type == "cuda" and config.data.resident_gb != 0:
             helps += ["data.resident_gb 0"]
         why = str(error).partition("\n")[0].partition(". ")[0][:200]
-        raise OutOfMemoryError(f"out of memory ({why}). What helps: {', '.join(helps)}") from error
+        raise OutOfMemoryError(f"out of memory ({why}). Try {', '.join(helps)}") from error
 
 
 # ---------------------------------------------------------------------- optimizer and losses
@@ -272,12 +272,12 @@ def _training(
         frozen=method.frozen,
         checkpoint=run.last,
         checkpoint_minutes=config.checkpoint_minutes,
-        advice="Start a new run (another out) at a lower optimizer.lr or in precision float32.",
+        advice="Start a new run (another out) with a lower optimizer.lr or precision float32.",
     )
 
 
 def parameter_groups(method: Method, config: PretrainConfig) -> list[dict[str, Any]]:
-    """Those of a method; the encoder's rate is a share of the others'."""
+    """Parameter groups of a method; the encoder's rate is a share of the others'."""
     names = (name for name, _ in method.encoder.named_parameters())
     return method.parameter_groups(dict.fromkeys(names, config.optimizer.encoder_rate))
 
@@ -285,7 +285,7 @@ def parameter_groups(method: Method, config: PretrainConfig) -> list[dict[str, A
 def _loss(
     config: PretrainConfig, fabric: "Fabric", feed: Loader, steps: int
 ) -> Callable[[Any, Batch, int, int], Losses]:
-    """From a batch to the losses of its views, which are drawn for the batch of all processes."""
+    """Computes the losses of a batch; views are drawn for the batch of all processes."""
     device, processes = fabric.device, fabric.world_size
     pipeline = Pipeline(config.preset, config.size)
     # Views are rounded to this type once, at the end, as Fabric would.
@@ -313,12 +313,12 @@ def _loss(
         )
         if labelled and batch.label_B is not None and bool((batch.label_B < 0).any()):
             raise UserError(
-                f"an image of {feed.name} has no class: give every image one, or take a method "
-                "without labels"
+                f"data: expected a class for every image, got an image of {feed.name} without one; "
+                "choose a method without labels"
             )
         views.label_B = batch.label_B if labelled else None
         output: Losses = method(views, share)
-        if feed.broken is not None:  # by all processes, of which the mean is logged
+        if feed.broken is not None:  # a total, while the mean over processes is logged
             broken = torch.full((), float(feed.broken * processes), device=device)
             output = output | {"broken": broken}
         return output
@@ -330,7 +330,7 @@ def _loss(
 
 
 class _Log:
-    """What a run logs and says while it trains."""
+    """Logs and prints progress during training."""
 
     def __init__(
         self, config: PretrainConfig, run: RunFolder, fabric: "Fabric", training: Training
@@ -344,11 +344,11 @@ class _Log:
 
     @property
     def epoch(self) -> int:
-        """The epochs that are done."""
+        """Completed epochs."""
         return self.training.step // self.training.steps_per_epoch
 
     def step(self, result: StepResult) -> str:
-        """Log the metrics of a step that is due; the losses in words."""
+        """Log the metrics of a step if due; returns the losses as text."""
         config, steps, (step, then) = self.config, self.training.steps, self._since
         now = time.monotonic()
         self._since = result.step, now
@@ -362,7 +362,7 @@ class _Log:
         epochs = round(result.step / self.training.steps_per_epoch, 4)
         self.run.append_metrics({"step": result.step, "epoch": epochs, **metrics})
         self.fabric.log_dict(metrics, result.step)
-        # The first twentieth of a run is still finding its scale.
+        # Losses of the first twentieth of a run are not representative.
         if result.step > steps // 20:
             for text in self.method.warnings(metrics | {"progress": result.step / steps}):
                 if (kind := text.split(":")[0]) not in self.warned:
@@ -377,7 +377,7 @@ class _Log:
         return f"loss {metrics['loss']:.2f}  {'  '.join(terms)}"
 
     def score(self, feed: Loader) -> None:
-        """Log what the encoder scores, and keep the best one."""
+        """Log the encoder's online scores, and save the best encoder."""
         step, encoder = self.training.step, self.method.final_encoder
         compute = Compute(fabric=self.fabric)
         scores = online_scores(encoder, feed.watched(), self.config.size, compute=compute)

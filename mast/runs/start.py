@@ -1,4 +1,4 @@
-"""The weights from which a run starts, where they are not random."""
+"""Starting weights of a run, if not random."""
 
 import logging
 import os
@@ -29,14 +29,14 @@ _log = logging.getLogger("mast")
 
 
 def with_architecture(config: PretrainConfig) -> PretrainConfig:
-    """A configuration whose encoder is that of the weights from which the run starts.
+    """The configuration, with the architecture of its starting weights.
 
-    A run that was started knows its architecture, and does not need the weights again.
+    A run that has started stores its architecture, so the weights are not needed again.
 
     Raises:
-        UserError: No such weights, they define no architecture and do not fit `encoder.name`, or
-            the configuration has another stem, normalisation or number of channels; weights of RGB
-            serve any number of channels.
+        UserError: No such weights; they neither define an architecture nor fit `encoder.name`; or
+            the configuration has another stem, normalization or number of channels. RGB weights
+            fit any number of channels.
     """
     wanted, run = config.encoder, RunFolder(config.folder())
     if wanted.weights is None:
@@ -58,16 +58,16 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
 
 
 def _agreed(wanted: EncoderConfig, known: EncoderConfig) -> EncoderConfig:
-    """The architecture of weights, with the fields of the configuration that they leave open.
+    """The architecture of the weights; fields that they do not define come from the configuration.
 
-    A file of another project records neither stride nor normalisation, and weights of RGB do not
-    say how images of other channels are normalised. All other fields must be those of the weights.
+    Files of other projects record neither stride nor normalization, and RGB weights do not define
+    the normalization of other channels. All other fields must equal those of the weights.
     """
     if wanted.channels not in (3, known.channels):
         if known.channels != 3:
             raise UserError(
-                f"encoder.weights {wanted.weights} are of images of {known.channels} channels, and "
-                f"these have {wanted.channels}: only weights of RGB can start with other channels"
+                f"encoder.weights: expected {wanted.channels} channels or RGB, got "
+                f"{known.channels} channels in {wanted.weights}"
             )
         known = replace(known, **wanted.normalization._asdict())
     open_fields = []
@@ -82,37 +82,37 @@ def _agreed(wanted: EncoderConfig, known: EncoderConfig) -> EncoderConfig:
         if name not in open_fields:
             ours, theirs = (list(of) if isinstance(of, tuple) else of for of in (ours, theirs))
             raise UserError(
-                f"encoder.{name} is {ours}, and encoder.weights {wanted.weights} were trained "
-                f"with {theirs}: leave encoder.{name} out"
+                f"encoder.{name}: expected {theirs}, with which {wanted.weights} was trained, "
+                f"got {ours}"
             )
         known = replace(known, **{name: ours})
     return known
 
 
 def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
-    """Give a method's encoder the weights from which its run starts.
+    """Load the starting weights into a method's encoder.
 
     Args:
-        method: Of the configuration; its other parts stay random.
-        config: As `with_architecture` returns it.
+        method: The configured method; its other parts stay random.
+        config: The result of `with_architecture`.
 
     Returns:
         A description of the weights with their fingerprint; None for random ones.
     """
     if config.encoder.weights is None:
         return None
-    with silent():  # as `with_architecture` said it
+    with silent():  # with the message of `with_architecture`
         source, description = _load(config)
     try:
         method.load_encoder(method.encoder.weights_of(source))
     except RuntimeError as error:
         raise UserError(
-            f"the weights {config.encoder.weights} do not fit {config.encoder.name!r} at size "
+            f"encoder.weights {config.encoder.weights} do not fit {config.encoder.name!r} at size "
             f"{config.size} with options {config.encoder.options}: {' '.join(str(error).split())}"
         ) from error
     if (channels := method.encoder.channels) != source.channels:
         _log.warning(
-            "the weights are of RGB: those of the first layer are repeated over %d channels, and "
+            "the weights are for RGB: the first layer's are repeated over %d channels and "
             "rescaled by 3/%d", channels, channels,
         )  # fmt: skip
     normalization = method.encoder.describe().get("normalization")  # the file may not have it
@@ -121,10 +121,10 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
 
 
 def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
-    """The encoder of a run folder with the weights that it started from, for comparison.
+    """The encoder of a run with its starting weights, for comparison.
 
-    As `load`; its evaluations belong to `untrained/` in the run folder. Weights that are gone, or
-    others now, are an error.
+    Like `load`; evaluations go to `untrained/` in the run folder. Missing or changed weights are
+    an error.
     """
     folder = RunFolder(run).require()
     config = configuration_of(folder)
@@ -133,8 +133,8 @@ def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
     known = folder.read_provenance().get("started_from")
     if started_from is not None and known is not None and known != plain(started_from):
         raise UserError(
-            f"{config.encoder.weights} holds other weights than those from which {folder.path} "
-            "was started: restore them"
+            f"untrained: {config.encoder.weights} changed since {folder.path} started; restore "
+            "the file"
         )
     encoder = method.encoder.eval()
     if folder.encoder.is_file():
@@ -144,18 +144,18 @@ def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
 
 
 def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
-    """The encoder that has the weights, at the run's size if they leave that open; description."""
+    """The encoder with the weights, at the run's size unless they fix one; a description."""
     wanted, weights = config.encoder, str(config.encoder.weights)
     file = Path(weights)
     if not os.path.exists(file) and named_weights(weights) is None and "/" not in weights:
         raise UserError(
-            f"encoder.weights {weights!r:.200} is neither a file nor a run folder, nor a name of "
-            f"timm with a tag, such as {' or '.join(near_weights(weights))}"
+            f"encoder.weights: expected a file, a run folder or a timm name with a tag, such as "
+            f"{' or '.join(near_weights(weights))}, got {weights!r:.200}"
         )
     size = None if os.path.isdir(file) else config.size
     if not is_foreign(file):
         loaded = load(weights, size=size, download=config.data.download)
-    else:  # a name that fits may say more than what can be inferred
+    else:  # a name may say more than can be inferred
         try:
             loaded = load(wanted.name, size=size, weights=weights, options=wanted.options)
         except UserError as error:
@@ -164,16 +164,16 @@ def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
             except UserError:
                 raise error from None
     if not isinstance(loaded.module, Encoder):
-        raise UserError(f"encoder.weights {weights} are features: name an encoder's weights")
+        raise UserError(f"encoder.weights: expected an encoder, got the features {weights}")
     return loaded.module, loaded.description
 
 
 def _architecture(encoder: Encoder, size: int) -> EncoderConfig:
-    """The configuration that rebuilds an encoder for views of another size, weights apart."""
+    """The configuration that rebuilds an encoder (without weights) for another size."""
     config = encoder.config
     options = dict(config.options)
     if getattr(encoder.model, "pos_embed", None) is not None and size != encoder.size:
-        # Position embeddings stay those of the trained size, and are interpolated.
+        # Position embeddings are interpolated from the trained size.
         options = {"img_size": encoder.size, "dynamic_img_size": True} | options
     name = architecture_of(config.name)
     return replace(config, name=name, options=options, **stem_of(encoder)._asdict())

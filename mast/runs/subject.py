@@ -1,4 +1,4 @@
-"""A run as the analyses see it."""
+"""What analyses get of a run."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,27 +25,27 @@ THUMBNAIL = 64  # pixels
 
 
 class OpenedRun(NamedTuple):
-    """A run and the images that it is analysed with."""
+    """A run and the images to analyze it with."""
 
     folder: RunFolder
     method: Method
     config: PretrainConfig
     canvases: CanvasSet  # all of the set
-    index_N: np.ndarray  # those that are looked at
+    index_N: np.ndarray  # the chosen ones
     device: torch.device
     seed: int
 
 
-# What analyses may want beside embeddings, by name: None where a run does not have it.
+# Further outputs for analyses, by name; None if a run does not have it.
 EXTRAS: dict[str, Callable[[OpenedRun], Any]] = {}
 
 
 def subject_of(
     folder: RunFolder, data: DataConfig | None, images: int, device: torch.device, seed: int
 ) -> Subject:
-    """A run as the analyses see it, with at most `images` images of `data`, if any.
+    """The subject of analyses: a run, with at most `images` images of `data`, if any.
 
-    The seed is of the choice of images and of the changes made to them.
+    The seed chooses the images and their changes.
     """
     config = configuration_of(folder)
     method = load_method(folder.path)
@@ -80,7 +80,7 @@ def subject_of(
 
 
 def _stages(config: PretrainConfig) -> tuple[tuple[str, float], ...]:
-    """What begins in the middle of a run, and at which epoch."""
+    """Events of the schedule, with their epoch."""
     schedule = config.schedule
     if not schedule.staged:
         return ()
@@ -94,7 +94,7 @@ def _stages(config: PretrainConfig) -> tuple[tuple[str, float], ...]:
 def outputs(
     encoder: FrozenEncoder, canvases: CanvasSet, size: int, seed: int
 ) -> Callable[[ChangeBy | None], Tensor]:
-    """A module's output for the images as they are, which is stored, or after an operator."""
+    """A module's output for unchanged images, which is cached, or after an operator."""
 
     def after(change: ChangeBy | None) -> Tensor:
         if change is None:

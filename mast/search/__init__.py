@@ -1,1 +1,1 @@
-"""Finding images among features: nearest, near-copies, outliers."""
+"""Search by features: nearest neighbors, copies, outliers."""

@@ -1,4 +1,4 @@
-"""Copies that leave their folder, and photos of another folder that they are compared with."""
+"""Move copies out of their folder, and compare with photos of a reference folder."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from mast.search.duplicates import Copy
 
 
 def is_below(path: str | Path | None, folder: str | Path) -> bool:
-    """Whether a path leads into a folder, or is it, whatever links are on the way."""
+    """Whether a path is a folder or lies in it, with links resolved."""
     return path is not None and Path(os.path.realpath(path)).is_relative_to(
         os.path.realpath(folder)
     )
 
 
 def check_target(folder: str | Path, data: str | Path, reference: Path | None) -> Path:
-    """The folder to which copies are to move; raises where they cannot or must not."""
+    """The folder to move copies to; raises if they cannot or must not move there."""
     root, cut = split_cut(str(data))
     place = named(folder)
     if not named(root).is_dir() or cut.tile is not None or cut.pages != "first":
         raise UserError(f"move_to: expected data to be a folder of whole files, got {data}")
     if not str(folder) or is_below(place, named(root)) or is_below(named(root), place):
-        raise UserError(f"move_to: expected a folder apart from {root}, got {str(folder)!r}")
+        raise UserError(f"move_to: expected a folder outside of {root}, got {str(folder)!r}")
     if reference is not None and is_below(place, reference):
         raise UserError(f"move_to: expected a folder outside of the reference, got {folder}")
     above = next(each for each in (place, *place.absolute().parents) if os.path.lexists(each))
@@ -41,18 +41,18 @@ def check_target(folder: str | Path, data: str | Path, reference: Path | None) -
 
 
 def check_reference(reference: str | Path, data: str | Path) -> Path:
-    """The folder to compare with, by its real path."""
+    """The real path of the reference folder."""
     place = Path(os.path.realpath(named(reference)))
     root = named(split_cut(str(data))[0])
     if not place.is_dir():
         raise UserError(f"reference: expected a folder, got {reference}")
     if root.exists() and is_below(root, place):
-        raise UserError(f"reference: expected a folder that is not around data, got {reference}")
+        raise UserError(f"reference: expected a folder that does not contain data, got {reference}")
     return place
 
 
 def with_reference(data: str | Path, reference: Path) -> str:
-    """A set of the files of two."""
+    """A set with the files of data and reference."""
     files = dict[str, None]()
     for option, spec in {"data": data, "reference": reference}.items():
         source = open_source(spec)
@@ -67,14 +67,13 @@ def with_reference(data: str | Path, reference: Path) -> str:
 def move_copies(
     groups: Sequence[Sequence[Copy]], canvases: CanvasSet, data: str | Path, folder: Path
 ) -> str:
-    """Move all but the first of each group; what moved and what stays, in a sentence.
+    """Move all but the first of each group; returns a sentence on what moved and what stays.
 
     Args:
-        groups: Copies, each group with the image that stays first; of those that are to stay as a
-            whole, nothing.
+        groups: Copies that may move, each group starting with the image that stays.
         canvases: The set.
-        data: Its name, a folder.
-        folder: To which they move.
+        data: Its folder.
+        folder: The folder to move to.
     """
     root = named(split_cut(str(data))[0])
     files = {copy.position: canvases.file(copy.position) for group in groups for copy in group}
@@ -82,7 +81,7 @@ def move_copies(
     start, whole = os.path.abspath(root), os.path.realpath(root)
     paths = {at: os.path.relpath(os.path.abspath(file), start)
              for at, file in files.items() if file is not None}  # fmt: skip
-    # A link that is moved may lead nowhere, and so does one whose file is moved.
+    # Moving a link or its target may break the link.
     linked = {real[at] for at in paths if real[at] != os.path.normpath(f"{whole}/{paths[at]}")}
     stale = changed(canvases, [*paths])
     moving, staying = list[str](), Counter[str]()
@@ -94,7 +93,9 @@ def move_copies(
             elif {first.position, at} & stale:
                 staying["changed meanwhile"] += 1
             elif copy.shows_more:
-                staying["with more in it than the first"] += 1
+                staying["showing more than the first"] += 1
+            elif copy.is_flat:
+                staying["showing too little detail to be verified"] += 1
             else:
                 moving.append(paths[at])
     done = track(move(root, moving, folder), "moving files", len(moving), "files")

@@ -1,8 +1,8 @@
-"""Images of a set that are there twice: exact copies by pixels, near-copies by features and hashes.
+"""Find groups of copies: exact ones by pixels, edited ones proposed by features and hashes.
 
-N images of a set, U of them with different pixels, D dimensions, P pairs or copies, K nearest, M
-images that are hashed, T ways to turn them, B bits of a hash, R rows and C columns of a block of
-cosines.
+Legend: N images, U images with distinct pixels, D dimensions, P pairs or copies, K nearest images,
+M hashed images, T orientations (turned or mirrored), B bits of a hash, R rows and C columns of a
+block of cosines.
 """
 
 from __future__ import annotations
@@ -36,31 +36,36 @@ from mast.search.nearest import (
 )
 from mast.search.words import proposed
 
-MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
-FEW = 50  # images below which it is wider: half the wrong copies, a fifth fewer right ones
+MARGIN = 0.2  # cosine margin of copies if something is ignored; docs/log.md
+FEW = 50  # images below which the margin is wider: half the false copies, a fifth fewer true ones
 WIDE = 0.3
-SAME = 0.95  # cosine of similar images there, however many there are
-COPIES = 5  # of an image, at most, that are left out of its `neighbour_mean`
-CLEAR = 1.0  # margins by which several copies stand out; docs/log.md
-OTHERS = 3  # nearest after these, which do
-MANY, NEAREST = 200_000, 32  # images above which an index has so many for each
-PROPOSED, ALONE = 3, 5  # of an image's nearest that may be edits of it, with words and without
-WORDED = 50_000  # images up to which all pairs are compared by words; docs/log.md
-RESIZED = 0.95  # times as many pixels across, from which it is said
-HASH, HASHED = 4, 10  # of 64 bits, up to which hashes of copies, and of what may be edits, differ
+SAME = 0.95  # cosine above which images are similar at any margin
+COPIES = 5  # most copies of an image to exclude from its `neighbour_mean`
+CLEAR = 1.0  # margins by which several copies exceed the next neighbors; docs/log.md
+OTHERS = 3  # neighbors after these in the mean
+MANY, NEAREST = 200_000, 32  # images above which an index returns this many neighbors
+PROPOSED, ALONE = 3, 5  # nearest images to check for edits, with and without visual words
+WORDED = 50_000  # images up to which visual words of all pairs are compared; docs/log.md
+RESIZED = 0.95  # ratio of widths from which `changes` mentions resizing
+HASH, HASHED = 4, 10  # differing bits of 64: at most, for copies and for candidate edits
 _log = logging.getLogger("mast")
 
 
 class Copy(NamedTuple):
     """An image of a group of copies."""
 
-    group: int  # its number, from 1, in the order of the set
+    group: int  # number of the group from 1, in the order of the set
     position: int
-    level: str  # "first" of its group; else exact, near, edited or similar
-    cosine: float  # of its features and those of the first
-    agreement: float = 1.0  # with the first under a map; NaN where they were not compared
-    changes: str = ""  # what differs from the first, in words
+    level: str  # "first" of the group, exact, near, edited or similar
+    cosine: float  # of the features with those of the first
+    agreement: float = 1.0  # with the first after alignment; NaN if not compared
+    changes: str = ""  # differences from the first, in words
     shows_more: bool = False  # than the first
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it has too little detail to be verified: features or hashes alone agree."""
+        return self.level in ("near", "edited") and math.isnan(self.agreement)
 
 
 def copies_within(
@@ -72,17 +77,17 @@ def copies_within(
     fixed: Collection[str] = (),
     strict: Collection[str] = (),
 ) -> list[Copy]:
-    """The images that are there more than once: those of each group, all copies of its first.
+    """Find groups of copies; all images of a group are copies of its first image.
 
     Args:
-        canvases: The set; exact copies are found by canvases, whatever the format of their files.
-        features_ND: Their features, which propose edits.
-        level: exact, near, edited or similar: how far to go.
-        above: Cosine of similar images, where features are compared as they are; by default they
-            are standardised by the distinct images, and it is 0.99.
-        not_copies: Pairs of positions that are no copies, in either order.
-        fixed: Properties in which copies do not differ but as near copies do.
-        strict: Properties in which they do not differ at all.
+        canvases: The set. Exact copies have equal pixels, in any file format.
+        features_ND: Features of the images, which propose candidates.
+        level: exact, near, edited or similar; each level includes those before it.
+        above: Cosine above which images are similar, for features that need no standardization;
+            by default, features are standardized over distinct images, and it is 0.99.
+        not_copies: Pairs of positions that are not copies, in either order.
+        fixed: Properties in which copies may differ only as near copies do.
+        strict: Properties in which copies must agree.
     """
     first_N, distinct_U, of_N = _distinct(canvases)
     x_UD = features_ND[torch.from_numpy(distinct_U)]
@@ -91,7 +96,7 @@ def copies_within(
     apart = {(min(pair), max(pair)) for pair in of_N[np.array([*not_copies], int).reshape(-1, 2)]}
     hash_UTB = torch.from_numpy(canvases.hashes_N8B[distinct_U].astype(np.float32))
     hash_TUB = hash_UTB.transpose(0, 1).to(x_UD.device)
-    # The first of several frames says nothing of the others: it is like no other image.
+    # One frame of several does not represent the image, so it matches no other image.
     alone_U = torch.tensor([bool(canvases.stacks) and canvases.identifiers[at] in canvases.stacks
                             for at in distinct_U])  # fmt: skip
     x_UD[alone_U], hash_TUB[:, alone_U] = 0, 0
@@ -135,7 +140,7 @@ def copies_within(
 
 
 def _named(edit: Edit, canvases: CanvasSet, first: int, at: int) -> str:
-    """What differs from the first, in words; at what size it is shown, too."""
+    """Differences from the first image in words, including size."""
     longer = [max(each.full_width, each.full_height)
               for each in (canvases.facts[first], canvases.facts[at])]  # fmt: skip
     share = edit.scale * longer[1] / max(1, longer[0])
@@ -154,10 +159,10 @@ def _edits(
     is_allowed: Callable[[Edit], bool],
     near_only: bool,
 ) -> dict[tuple[int, int], Edit]:
-    """Pairs of the first of a group and another image that is an edit of it.
+    """Find edits: pairs of the first image of a group and an edit of it.
 
-    Pairs that features or hashes propose are compared, and then all that are connected by edits
-    with the first of them. Where pairs are flat, it is features and hashes that say.
+    Verifies candidate pairs from features and hashes, then each connected component against its
+    first image. Images without detail are judged by features and hashes.
     """
     finder = EditFinder(canvases, x_UD.device)
     unit_UD = directions(x_UD)
@@ -169,7 +174,7 @@ def _edits(
         )
         if edit.agreement < DOUBTED:
             return False
-        # It may be NaN, and smooth images agree by chance.
+        # Agreement may be NaN, and smooth images agree by chance.
         if not close and not (edit.agreement >= AGREED and edit.points):
             return False
         return is_allowed(edit)
@@ -188,7 +193,7 @@ def _edits(
     for at in sorted({*ends_P2.ravel().tolist()}):
         groups[component_U[at]].append(at)
     open_groups, found = [*groups.values()], dict[tuple[int, int], Edit]()
-    while open_groups:  # of each the first, and what remains once more
+    while open_groups:  # check each component's first image, then the rest
         asked = [(first, other) for first, *others in open_groups for other in others]
         known |= edits_of([pair for pair in asked if pair not in known])
         found |= {pair: known[pair] for pair in asked if pair in known}
@@ -201,9 +206,9 @@ def _edits(
 def candidates(
     x_UD: Tensor, hash_TUB: Tensor, shared_P2: np.ndarray | None = None
 ) -> list[tuple[int, int]]:
-    """Pairs of images that may be edits: nearest by features, and those of like hashes.
+    """Candidate pairs: nearest by features, similar hashes and shared local features.
 
-    Without those that share local features, more of the nearest.
+    Without local features, more of the nearest are candidates.
     """
     count = len(x_UD)
     if count < 2:
@@ -223,7 +228,7 @@ def candidates(
     shared_P2 = np.zeros((0, 2), int) if shared_P2 is None else shared_P2
     pairs_P2 = np.sort(np.concatenate([near_P2, hashed_P2, shared_P2]), axis=1)
     pairs_P2 = np.unique(pairs_P2[pairs_P2[:, 0] != pairs_P2[:, 1]], axis=0)
-    # Pairs that share an image follow each other where they can: few images are held.
+    # Sorted so that pairs that share an image follow each other: few images stay in memory.
     links = _links(pairs_P2, count).tocsr()
     place_U = np.argsort(reverse_cuthill_mckee(links + links.T, symmetric_mode=True))
     order_P = np.lexsort(np.sort(place_U[pairs_P2], axis=1).T[::-1])
@@ -231,12 +236,12 @@ def candidates(
 
 
 def _links(pairs_P2: np.ndarray, count: int) -> coo_array:
-    """Pairs of so many images as a graph."""
+    """Pairs as a graph of `count` images."""
     return coo_array((np.ones(len(pairs_P2)), (pairs_P2[:, 0], pairs_P2[:, 1])), (count, count))
 
 
 def _alike(hash_UB: Tensor, other_UB: Tensor) -> np.ndarray:
-    """Of each image's hash the nearest others that differ in `HASHED` bits at most: (P, 2)."""
+    """Pairs (P, 2) of each image and its nearest hashes within `HASHED` bits."""
     similarity_UK, at_UK = nearest(hash_UB, other_UB, min(len(hash_UB), 1 + ALONE))
     near_UK = similarity_UK >= 1 - 2 * HASHED / hash_UB.shape[1]
     of_P, k_P = near_UK.nonzero(as_tuple=True)
@@ -244,9 +249,9 @@ def _alike(hash_UB: Tensor, other_UB: Tensor) -> np.ndarray:
 
 
 def first_copies(canvases: CanvasSet) -> np.ndarray:
-    """The position of the first copy of each image by pixels or hash, or its own: (N,).
+    """Position of the first copy (by pixels or hash) of each image, or its own: (N,).
 
-    Features do not count: those of a bad encoder join images that are merely similar.
+    Features are not used, as those of a weak encoder would merge images that are merely similar.
     """
     _, distinct_U, of_N = _distinct(canvases)
     hash_UB = torch.from_numpy(canvases.hashes_N8B[distinct_U, 0].astype(np.float32))
@@ -254,7 +259,7 @@ def first_copies(canvases: CanvasSet) -> np.ndarray:
 
 
 def _distinct(canvases: CanvasSet) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The first image with the pixels of each (N,); all of these (U,); of each its place there."""
+    """First image with equal pixels (N,); these first images (U,); index of each among them."""
     first = dict[bytes, int]()
     first_N = np.array(
         [first.setdefault(each, at) for at, each in enumerate(canvases.pixel_digests)]
@@ -263,14 +268,14 @@ def _distinct(canvases: CanvasSet) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def neighbour_mean(nearest_NK: Tensor, margin: float) -> Tensor:
-    """The mean cosine of each image to the `OTHERS` that follow its own copies, (N,).
+    """Mean cosine of each image to its `OTHERS` nearest non-copies, (N,).
 
-    `nearest_NK` are the cosines of the nearest, the image itself among them.
+    `nearest_NK` are the cosines of the nearest images, itself included.
 
-    Its copies are taken to be as many of the nearest, up to `COPIES`, as all exceed the mean of
-    those that follow by `CLEAR` times the margin; the nearest alone where there are none.
+    Its copies are the largest number of nearest images, up to `COPIES`, that all exceed the mean
+    of the `OTHERS` after them by `CLEAR` margins; without copies, the nearest image is skipped.
     """
-    cosine_NK = nearest_NK[:, 1 : 1 + COPIES + OTHERS]  # the first is itself, or what equals it
+    cosine_NK = nearest_NK[:, 1 : 1 + COPIES + OTHERS]  # the first is itself or an equal image
     after_NM = cosine_NK[:, 1:].unfold(1, OTHERS, 1).mean(dim=2)
     clear_NM = cosine_NK[:, :COPIES] - after_NM > CLEAR * margin
     last_N = (clear_NM * torch.arange(COPIES, device=cosine_NK.device)).amax(dim=1)
@@ -284,15 +289,15 @@ def grouped(
     apart: Collection[tuple[int, int]] = (),
     joined_N: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The first image of each image's group, to which all others are similar.
+    """Group similar images; returns the first image of each image's group.
 
-    In the order of the set, an image that is in no group yet begins one, with all images after it
-    that are similar to it and in no group. So no group has ends that differ.
+    In the order of the set, each ungrouped image starts a group with all later ungrouped images
+    similar to it, so all images of a group are similar to its first.
 
-    Similar are pairs of a cosine `above` this, but those `apart`. By `margin` those are, too, whose
-    cosine exceeds by this much the mean of both `neighbour_mean` (cross-domain similarity local
-    scaling), among `FEWEST` images or more. `joined_N` has groups that are there already, by their
-    first images; they join others with these.
+    Two images are similar if their cosine exceeds `above`, unless the pair is in `apart`. Among
+    `FEWEST` images or more they are also similar if their cosine exceeds the mean of their two
+    `neighbour_mean` by `margin` (cross-domain similarity local scaling). `joined_N` has the first
+    image of each existing group, which merges with others as its first image does.
 
     Reference:
         Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.
@@ -301,8 +306,8 @@ def grouped(
     scaled = None if len(x_ND) < FEWEST else margin
     by_index, many = find_spec("faiss") is not None, len(x_ND) > MANY
     if many and not by_index:
-        _log.warning("%d images: all pairs are compared; with faiss-cpu installed an index "
-                     "proposes those that may be copies", len(x_ND))  # fmt: skip
+        _log.warning("%d images: comparing all pairs, which is slow; install faiss-cpu to use an "
+                     "index", len(x_ND))  # fmt: skip
     ways = _proposed if many and by_index else _compared
     for image, near_P in ways(x_ND, above, scaled):
         if first_N[image] == image:
@@ -312,11 +317,11 @@ def grouped(
     return first_N
 
 
-Pairs = Iterator[tuple[int, np.ndarray]]  # images in their order, and those similar to each (P,)
+Pairs = Iterator[tuple[int, np.ndarray]]  # images in order, and the images similar to each (P,)
 
 
 def _compared(x_ND: Tensor, above: float, margin: float | None) -> Pairs:
-    """Similar images by comparing all pairs; an image may come several times."""
+    """Similar images by comparing all pairs; yields an image once per block."""
     least_N = None
     if margin is not None:
         nearest_NK = nearest(x_ND, x_ND, 1 + COPIES + OTHERS)[0]
@@ -336,7 +341,7 @@ def _compared(x_ND: Tensor, above: float, margin: float | None) -> Pairs:
 
 
 def _proposed(x_ND: Tensor, above: float, margin: float | None) -> Pairs:
-    """As `_compared`, among the `NEAREST` of each image."""
+    """Like `_compared`, but only among the `NEAREST` of each image."""
     cosine_NK, position_NK = nearest_of_all(x_ND, NEAREST)
     near_NK = cosine_NK > above
     if margin is not None:

@@ -1,8 +1,8 @@
-"""Whether one image is an edit of another: an affine map between them, and what agrees under it.
+"""Verify edits: find an affine map between two images, and check how well they agree under it.
 
-Local features (SIFT) of both images propose maps; the first image is warped onto the second, and
-the Laplacians of what overlaps are correlated, which do not see tone or color. Other photos of the
-same thing have maps, too, but agree in a part of it only. docs/log.md has what else was tried.
+Local features (SIFT) of both images propose maps. The first image is warped onto the second, and
+blocks of their Laplacians, which do not depend on tone or color, are correlated where they overlap.
+Other photos of the same object also have maps, but agree only partly. What failed: docs/log.md.
 
 Legend: N points of an image, M of another, V variants of a descriptor, H, W pixels of a thumbnail.
 
@@ -33,26 +33,26 @@ from mast.core.launch import cores
 from mast.data.canvas import CanvasSet
 from mast.data.store import ImageStore, key_of
 
-KEPT, ABOUT = "edits-2", "pairs of images, compared"  # its number is that of what is compared
+KEPT, ABOUT = "edits-3", "pairs of images, compared"  # raise the number if the comparison changes
 HELD = 3000  # thumbnails in memory, of 360 kB each
-SAVED = 1000  # pairs, after which what was found is kept
-SIDE = 320  # the longer side of what is compared
-SMALL = 128  # the longer side up to which smaller images are enlarged
-POINTS, FEWEST, FEWEST_BLOCKS = 400, 8, 3  # of an image; fewer say nothing
-ENOUGH = 50  # points of copies of which some agree on a map; pages of text are alike without one
-RATIO, TOLERANCE = 0.8, 3.0  # of distances to the nearest two; pixels of an inlier
-BLOCK = 40  # side in pixels of what is correlated by itself
+SAVED = 1000  # pairs between writes to the cache
+SIDE = 320  # longer side of compared images
+SMALL = 128  # longer side to which smaller images are enlarged
+POINTS, FEWEST, FEWEST_BLOCKS = 400, 8, 3  # points of an image; with fewer, no map is estimated
+ENOUGH = 50  # points above which copies must share a map, as pages of text look similar without one
+RATIO, TOLERANCE = 0.8, 3.0  # ratio of distances to the nearest two; inlier residual in pixels
+BLOCK = 40  # side of a correlated block in pixels
 AGREED = 0.7  # median correlation of the blocks of an edit; docs/log.md
-DOUBTED = 0.3  # agreement below which features or hashes that are close mean nothing
-COVERED = 0.3  # correlation below which a block is hidden by something else
-EDGE = 11  # pixels that a Laplacian sees
-BLURS = 1.5  # sigma of the Gaussian below the Laplacian
+DOUBTED = 0.3  # agreement below which close features or hashes do not count
+COVERED = 0.3  # correlation below which a block is covered
+EDGE = 11  # width of the Laplacian's kernel in pixels
+BLURS = 1.5  # sigma of the Laplacian's Gaussian
 SOFTER, SIGMAS = (
     1.5,
     (1.5, 2.0, 3.0, 4.0),
-)  # deviations of Laplacians that are not blurred to be compared
-FLAT = 0.5  # gray levels of deviation of a Laplacian that says nothing
-# What an edit may change, and the property of the image that this changes.
+)  # ratio of Laplacian deviations above which the sharper image is blurred
+FLAT = 0.5  # deviation of a flat Laplacian in gray levels
+# Changes by edits, and the property that each affects.
 CHANGES = {
     "cropped": "position", "extended": "position", "turned": "orientation",
     "mirrored": "orientation", "stretched": "orientation", "inverted": "color", "gray": "color",
@@ -61,13 +61,13 @@ CHANGES = {
 }  # fmt: skip
 
 
-NEARLY = {"brightness", "saturation", "blurred"}  # what near copies may change
-SHOWN = 0.95  # share of an image, below which the rest is missing
+NEARLY = {"brightness", "saturation", "blurred"}  # changes of near copies
+SHOWN = 0.95  # visible share of an image below which it counts as cropped
 
 
 @final
 class Thumbnail:
-    """An image as it is compared, with its points (N, 2) and descriptors (N, 128), uint8."""
+    """A resized image with its points (N, 2) and descriptors (N, 128), uint8."""
 
     def __init__(self, image_HWC: np.ndarray) -> None:
         height, width = image_HWC.shape[:2]
@@ -77,7 +77,7 @@ class Thumbnail:
         resized = Image.fromarray(image_HWC).resize(size, Image.Resampling.LANCZOS)
         self.image_HW3 = np.array(resized.convert("RGB"))
         self.gray_HW = cv2.cvtColor(self.image_HW3, cv2.COLOR_RGB2GRAY)
-        # Of a detector per image: one that several threads share is not safe.
+        # One detector per image, as detectors are not thread-safe.
         sift = cv2.SIFT.create(nfeatures=POINTS, contrastThreshold=0.01)
         points, found = sift.detectAndCompute(self.gray_HW, None)
         self.points_N2 = np.array([each.pt for each in points], np.float32).reshape(-1, 2)
@@ -89,29 +89,29 @@ class Thumbnail:
         return self.gray_HW.shape[1], self.gray_HW.shape[0]
 
     def descriptors(self) -> np.ndarray:
-        """Unit vectors (N, 128), of which products see small numbers, too."""
+        """Root-SIFT: descriptors as unit vectors (N, 128)."""
         found_NF = self.found_NF.astype(np.float32)
         return np.sqrt(found_NF / np.maximum(found_NF.sum(axis=1, keepdims=True), 1))
 
 
 class Edit(NamedTuple):
-    """How a second image differs from a first.
+    """Differences of a second image from a first.
 
     Attributes:
-        agreement: Median correlation of the Laplacians' blocks under the map, at most 1; NaN where
+        agreement: Median correlation of the Laplacians' blocks under the map, at most 1; NaN if
             nearly all are flat.
-        points: That agree on the map; 0 where it is of the whole image onto the whole other one.
-        scale_x, shear_y, shear_x, scale_y, left, top: The map of points (x, y), in units of the
-            longer sides of the images: x' = scale_x x + shear_x y + left, y' = shear_y x + ….
+        points: Points that agree on the map; 0 if it maps the whole image onto the whole other one.
+        scale_x, shear_y, shear_x, scale_y, left, top: The map of points (x, y), in units of each
+            image's longer side: x' = scale_x x + shear_x y + left, y' = shear_y x + ….
         seen: Share of the first image that the second shows.
-        filled: Share of the second image that the first fills.
-        plain: 1 where the rest of the second is of one color.
-        inverted: 1 where the second is a negative.
-        saturation, other_saturation: Mean chroma of both where they overlap, in gray levels.
-        hue: Mean distance of their chroma, scaled alike, in gray levels.
-        brighter, contrast: Mean and deviation of the second's gray levels next to the first's.
-        sharper: Deviation of the second's Laplacian next to the first's.
-        covered: Share of the blocks that do not agree.
+        filled: Share of the second image covered by the first.
+        plain: 1 if the rest of the second has one color.
+        inverted: 1 if the second is a negative.
+        saturation, other_saturation: Mean chroma of both in the overlap, in gray levels.
+        hue: Mean distance of their chroma after scaling both equally, in gray levels.
+        brighter, contrast: Mean and deviation of the second's gray levels relative to the first's.
+        sharper: Deviation of the second's Laplacian relative to the first's.
+        covered: Share of blocks that do not agree.
     """
 
     agreement: float
@@ -135,7 +135,7 @@ class Edit(NamedTuple):
     covered: float = 0.0
 
     def changes(self) -> dict[str, str]:
-        """What was changed, one of `CHANGES`, and how much, in words."""
+        """The changes, by their name in `CHANGES`, with their amount in words."""
         linear_22 = np.array([[self.scale_x, self.shear_x], [self.shear_y, self.scale_y]])
         mirrored = np.linalg.det(linear_22) < 0
         upright_22 = linear_22 @ np.diag([-1.0, 1.0]) if mirrored else linear_22
@@ -176,27 +176,27 @@ class Edit(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """By how much it is larger, where both longer sides count as one."""
+        """Scale factor, relative to the longer sides."""
         determinant = self.scale_x * self.scale_y - self.shear_x * self.shear_y
         return math.sqrt(abs(determinant))
 
     @property
     def _saturated(self) -> float:
-        """By how much chroma grew where gray levels did not: a darker image has less of both."""
+        """Growth of chroma relative to contrast, as a darker image has less of both."""
         return self.other_saturation / max(self.saturation * self.contrast, 1e-6)
 
     @property
     def is_near(self) -> bool:
-        """Whether it was compressed, resized or retouched, and neither moved nor recolored."""
+        """Whether the image was only compressed, resized or retouched, not moved or recolored."""
         return not {*self.changes()} - NEARLY
 
 
 @final
 class EditFinder:
-    """How pairs of a set's images differ; what was found is kept by the content of the images.
+    """Compares pairs of a set's images; results are cached by the images' content.
 
     Attributes:
-        device: Where many images are compared at once.
+        device: Device for comparing many images at once.
     """
 
     def __init__(self, canvases: CanvasSet, device: torch.device | str = "cpu") -> None:
@@ -208,7 +208,7 @@ class EditFinder:
         return Thumbnail(self.canvases.batch([at]).image(0).numpy())
 
     def __call__(self, pairs: Sequence[tuple[int, int]]) -> list[Edit]:
-        """How the second image of each pair of positions differs from the first."""
+        """Differences of the second image of each pair of positions from the first."""
         of = self.canvases.keys
         keys = [key_of(of[first], of[second]) for first, second in pairs]
         values_PE, known_P = self.store.features(KEPT, keys)
@@ -232,7 +232,7 @@ class EditFinder:
 
 
 def edit_between(first: Thumbnail, second: Thumbnail) -> Edit:
-    """How the second image differs from the first; of others only that they do not agree."""
+    """Differences of the second image; for images that do not agree, only the agreement."""
     maps = [*_maps(first, second)]
     if min(len(first.found_NF), len(second.found_NF)) < ENOUGH:
         maps.insert(0, _whole(first, second))
@@ -247,7 +247,7 @@ def edit_between(first: Thumbnail, second: Thumbnail) -> Edit:
 
 
 class _Overlap(NamedTuple):
-    """Where two images overlap under a map, and the correlation of each block, or NaN."""
+    """Overlap of two images under a map, and the correlation of each block, or NaN."""
 
     map_23: np.ndarray
     points: int
@@ -261,17 +261,17 @@ class _Overlap(NamedTuple):
         return float(np.median(known)) if len(known) >= FEWEST_BLOCKS else math.nan
 
     def rank(self) -> float:
-        """By which the best of several is chosen: a map of points unless the other is better."""
+        """Score to choose among maps; prefers maps of points."""
         return -2 if math.isnan(self.agreement) else self.agreement + 0.05 * (self.points > 0)
 
     @property
     def covered(self) -> float:
-        """The share of blocks that do not agree."""
+        """Share of blocks that do not agree."""
         known = self.correlation_RC[~np.isnan(self.correlation_RC)]
         return float((known < COVERED).mean()) if len(known) >= FEWEST_BLOCKS else 0.0
 
     def alike_HW(self) -> np.ndarray:
-        """Where images overlap, but for blocks that do not agree."""
+        """Overlap of two images, without blocks that do not agree."""
         hidden_RC = self.correlation_RC < COVERED
         hidden_HW = hidden_RC.repeat(BLOCK, axis=0).repeat(BLOCK, axis=1)
         height, width = self.inside_HW.shape
@@ -291,9 +291,9 @@ class _Overlap(NamedTuple):
 
 
 def _whole(first: Thumbnail, second: Thumbnail) -> tuple[np.ndarray, int, bool]:
-    """The map of the whole first image onto the whole second one, as of `_maps`.
+    """The map of the whole first image onto the whole second one, in the form of `_maps`.
 
-    Where they have too few points for another, it may turn by quarters or mirror.
+    With too few points for another map, quarter turns and mirroring are tried.
     """
     across, down = (b / a for a, b in zip(first.size, second.size, strict=True))
     middle_2, other_2 = ((np.array(each.size) - 1) / 2 for each in (first, second))
@@ -313,16 +313,16 @@ def _whole(first: Thumbnail, second: Thumbnail) -> tuple[np.ndarray, int, bool]:
 
 
 def mirrored(found_NF: np.ndarray) -> np.ndarray:
-    """Descriptors (N, 128) of the mirrored image: rows of cells and directions are turned round."""
+    """Descriptors (N, 128) of the mirrored image: rows of cells and directions are reversed."""
     return found_NF.reshape(-1, 4, 4, 8)[:, ::-1][..., -np.arange(8) % 8].reshape(-1, 128)
 
 
 def _maps(first: Thumbnail, second: Thumbnail) -> Iterator[tuple[np.ndarray, int, bool]]:
-    """The two maps (2, 3) with most inliers, their number, and whether they are of the negative.
+    """The two maps (2, 3) with most inliers, their inliers, and whether they match a negative.
 
-    A mirrored image and a negative need no features of their own: a descriptor has 4 × 4 cells of 8
-    directions along that of its point, so mirroring turns the rows of cells and the directions
-    round, and a negative, whose gradients are opposite, the rows and columns of cells.
+    Mirrored images and negatives need no features of their own. A descriptor has 4 × 4 cells of 8
+    directions relative to its point's direction. Mirroring reverses the rows of cells and the
+    directions; a negative has opposite gradients, which reverses rows and columns of cells.
     """
     if min(len(first.found_NF), len(second.found_NF)) < FEWEST:
         return
@@ -353,7 +353,7 @@ def _maps(first: Thumbnail, second: Thumbnail) -> Iterator[tuple[np.ndarray, int
 def _described(
     first: Thumbnail, second: Thumbnail, detail_HW: np.ndarray, overlap: _Overlap
 ) -> Edit:
-    """All that is known of an edit."""
+    """All measurements of an edit."""
     map_23, inside_HW = overlap.map_23, overlap.inside_HW
     warped_HW3 = _warped(first.image_HW3, map_23, second)
     one_HW = cv2.cvtColor(warped_HW3, cv2.COLOR_RGB2GRAY)
@@ -396,7 +396,7 @@ def _laplacian(gray_HW: np.ndarray) -> np.ndarray:
 def _equally_sharp(
     one_HW: np.ndarray, other_HW: np.ndarray, inside_HW: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Laplacians, of which the sharper is blurred until the other is no more than `SOFTER`."""
+    """Laplacians; the sharper one is blurred until their deviations differ by at most `SOFTER`."""
     ends = [one_HW, other_HW]
     for sigma in SIGMAS:
         spread = [float(each[inside_HW].std()) if inside_HW.any() else 0.0 for each in ends]
@@ -408,13 +408,12 @@ def _equally_sharp(
 
 
 def _chroma(image_HW3: np.ndarray) -> np.ndarray:
-    """What is left of colors without their brightness: (H, W, 2)."""
+    """Chroma, colors without brightness: (H, W, 2)."""
     return cv2.cvtColor(image_HW3, cv2.COLOR_RGB2YCrCb)[..., 1:].astype(np.float32) - 128
 
 
 def _by_block(one_HW: np.ndarray, other_HW: np.ndarray, inside_HW: np.ndarray) -> np.ndarray:
-    """The correlation of each block of which most is inside and where one image is not flat, else
-    NaN."""
+    """Correlation of each block; NaN if most of it lies outside, or both images are flat there."""
     height, width = inside_HW.shape
     rows, columns = -(-height // BLOCK), -(-width // BLOCK)
     rest = ((0, rows * BLOCK - height), (0, columns * BLOCK - width))

@@ -1,6 +1,6 @@
-"""What is nearest among so many images that not all pairs can be compared, by faiss.
+"""Nearest neighbors by a faiss index, for too many images to compare all pairs.
 
-N images, D dimensions, K neighbours kept, Q images of a sample, T ways to turn an image, B bits.
+N images, D dimensions, K neighbors, Q images of a sample, T orientations, B bits of a hash.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from torch import Tensor
 from mast.core.display import doing, say, track
 from mast.search.nearest import directions, nearest
 
-ROWS = 2**14  # images that are searched for at a time
-SAMPLE = 256  # for which an exact search says what is missed
-RECALL, MOST_CELLS = 0.95, 32  # more cells are read until so much is found; docs/log.md
+ROWS = 2**14  # queries at a time
+SAMPLE = 256  # sample to measure recall with an exact search
+RECALL, MOST_CELLS = 0.95, 32  # recall up to which more cells are read; docs/log.md
 TRAINED = 40  # images per cell
 
 
 def nearest_of_all(x_ND: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest of each image by cosine, itself among them, in cells of an inverted file.
+    """The k nearest images of each by cosine, itself included, by an inverted file index.
 
-    As many cells are read as find 95 % of the neighbours of a sample, at most 32; a line says what
-    is found.
+    Reads as many cells as needed to find 95 % of the neighbors of a sample, at most 32, and prints
+    the recall.
 
     Returns:
-        cosine_NK and position_NK, -1 where fewer were found.
+        cosine_NK and position_NK; -1 if fewer were found.
     """
     import faiss
 
@@ -37,7 +37,7 @@ def nearest_of_all(x_ND: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
     cells = min(4 * math.isqrt(count), count // TRAINED)
     index: Any = faiss.index_factory(dim, f"IVF{cells},SQfp16", faiss.METRIC_INNER_PRODUCT)
     draw = np.random.default_rng(0)
-    with doing("an index of all images"):
+    with doing("building an index of all images"):
         trained = draw.choice(count, min(count, TRAINED * cells), replace=False)
         index.train(_unit(x_ND[torch.from_numpy(np.sort(trained))]))
     for part_RD in track(x_ND.split(ROWS), "filling the index", -(-count // ROWS)):
@@ -52,19 +52,19 @@ def nearest_of_all(x_ND: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
                                for of_K, to_K in zip(exact_QK, near_QK, strict=True)]))  # fmt: skip
     parts = [index.search(_unit(part_RD), k)
              for part_RD in track(x_ND.split(ROWS), "searching", -(-count // ROWS))]  # fmt: skip
-    say(f"an index proposes copies among {count:,} images: it finds {100 * found:.1f} % of the "
+    say(f"index of {count:,} images to propose copies: finds {100 * found:.1f} % of the "
         f"{k} nearest of {len(at_Q)}")  # fmt: skip
     cosine_NK, position_NK = (np.concatenate(each) for each in zip(*parts, strict=True))
     return cosine_NK, position_NK
 
 
 def alike_hashes(hash_TNB: Tensor, most: int) -> np.ndarray:
-    """Pairs (P, 2) of images of which the first hash of one and any of the other differ in `most`
-    of 64 bits at most: of four quarters one then differs in a bit or none.
+    """Pairs (P, 2) of images for which the first hash of one and any hash of the other differ in
+    at most `most` of 64 bits. One of their four quarters then differs in at most one bit.
     """
     import faiss
 
-    said_TN = hash_TNB.abs().amax(dim=2).cpu().numpy() > 0  # others say nothing
+    said_TN = hash_TNB.abs().amax(dim=2).cpu().numpy() > 0  # unclear hashes are skipped
     known_N = np.flatnonzero(said_TN[0])
     packed_TNb = np.packbits((hash_TNB > 0).cpu().numpy(), axis=2)
     bits, found = hash_TNB.shape[2], list[np.ndarray]()

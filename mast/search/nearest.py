@@ -1,4 +1,4 @@
-"""The nearest images by cosine, and classification by the votes of the nearest training images.
+"""Nearest images by cosine, and kNN classification.
 
 N images in the bank, M queries, D dimensions, K neighbours kept, C classes; R rows and C columns of
 a block of cosines.
@@ -14,11 +14,11 @@ from torch import Tensor
 from mast.core.errors import UserError
 
 CHUNK_ELEMENTS = 2**24  # cosines, or numbers of the bank, held at once: 64 MiB
-SHORT = 1e-15  # length of vectors whose squares float32 does not hold any more
-LEAST = torch.finfo(torch.float32).tiny  # a vector counts as at least so long: zeros have a cosine
-NEAR = 0.99  # cosine of standardised features of copies; docs/log.md has what it finds and misses
-DEAD = 1e-4  # share of the median deviation, below which a dimension says nothing
-FEWEST = 10  # images that say what is usual; docs/log.md
+SHORT = 1e-15  # length of vectors whose squares overflow float32
+LEAST = torch.finfo(torch.float32).tiny  # smallest length to divide by, so that zeros have a cosine
+NEAR = 0.99  # cosine of standardized features of copies; docs/log.md
+DEAD = 1e-4  # share of the median deviation below which a dimension is dropped
+FEWEST = 10  # fewest images to standardize with; docs/log.md
 ROWS = 1024  # queries at a time: enough that reading the bank costs little
 
 
@@ -29,8 +29,8 @@ def nearest(bank_ND: Tensor, queries_MD: Tensor, k: int) -> tuple[Tensor, Tensor
     """
     if not 1 <= k <= len(bank_ND):
         raise UserError(
-            f"expected k between 1 and the {len(bank_ND)} images to search, got {k}. Ask for "
-            "fewer neighbours or give more images."
+            f"k: expected 1 to {len(bank_ND)}, the number of images to search, got {k}. Ask for "
+            "fewer neighbors or add images."
         )
     similarity_MK = queries_MD.new_empty(len(queries_MD), k)
     position_MK = torch.empty(len(queries_MD), k, dtype=torch.long, device=queries_MD.device)
@@ -39,7 +39,7 @@ def nearest(bank_ND: Tensor, queries_MD: Tensor, k: int) -> tuple[Tensor, Tensor
         best_RK, at_RK = cosine_RC.topk(min(k, cosine_RC.shape[1]), dim=1)
         at_RK += left
         if left:
-            before = min(k, left)  # of the columns before this block
+            before = min(k, left)  # best of the columns before this block
             best_RK = torch.cat([similarity_MK[rows, :before], best_RK], dim=1)
             at_RK = torch.cat([position_MK[rows, :before], at_RK], dim=1)
             best_RK, order_RK = best_RK.topk(min(k, best_RK.shape[1]), dim=1)
@@ -69,7 +69,7 @@ def cosines(
 
 
 def lengths(x_ND: Tensor) -> Tensor:
-    """The length of each vector however short, above 0 where all is zero: (N,)."""
+    """Length of each vector, without underflow and above 0 even for zeros: (N,)."""
     length_N = torch.linalg.vector_norm(x_ND, dim=1)
     short_N = length_N < SHORT
     if bool(short_N.any()):
@@ -78,12 +78,12 @@ def lengths(x_ND: Tensor) -> Tensor:
 
 
 def directions(x_ND: Tensor) -> Tensor:
-    """Vectors of length 1, whatever their scale; zeros stay zeros."""
+    """Vectors scaled to length 1; zeros stay zeros."""
     return x_ND / lengths(x_ND)[:, None]
 
 
 def block_shape(bank_ND: Tensor, queries_MD: Tensor) -> tuple[int, int]:
-    """Rows and columns of a block of cosines, of which some may be smaller."""
+    """Largest number of rows and columns of a block of cosines."""
     rows = max(1, min(len(queries_MD), max(ROWS, CHUNK_ELEMENTS // max(1, len(bank_ND)))))
     return rows, max(1, CHUNK_ELEMENTS // max(rows, bank_ND.shape[1]))
 
@@ -104,11 +104,11 @@ def votes(similarity_MK: Tensor, labels_MK: Tensor, temperature: float, classes:
 
 
 def standardised(reference_ND: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-    """Features with every dimension standardised by those of the reference, which come first.
+    """Standardize each dimension by the reference features, which come first.
 
-    The features of many encoders all point into one direction; it is gone afterwards, and so are
-    the dimensions that hardly vary. By fewer than `FEWEST` images features stay as they are: of two
-    copies alone all that is left is how they differ.
+    This removes the common direction of an encoder's features and dimensions that hardly vary.
+    Below `FEWEST` images features are unchanged: for two copies, standardizing would leave nothing
+    but their difference.
     """
     if len(reference_ND) < FEWEST:
         return (reference_ND, *others)

@@ -13,22 +13,22 @@ from mast.data.canvas import CanvasSet
 
 KEEP = ("largest", "sharpest", "oldest", "newest", "first", "folder:NAME")
 FOLDER = "folder:"
-# Shares by which numbers of pixels differ: what a border covers is known less well.
+# Relative differences of pixel counts that matter; with borders, the count is less exact.
 COARSE, FINE = 0.25, 0.02
+BORDER = 0.15  # share of an image; less is a bright edge of the photo
 
 
 def preferred(
     canvases: CanvasSet, keep: str, root: Path, reference: Path | None = None
 ) -> np.ndarray:
-    """The positions of a set's images (N,), the best of them first.
+    """Positions of a set's images (N,), the preferred ones first.
 
     Args:
         canvases: The set, opened by `open_photos`.
-        keep: One of `KEEP`. Of equal images the one with more pixels is better, not counting a
-            plain border, then the one with the larger file, the older one, and the first in the
-            order of the set.
-        root: The folder of the set, in which subfolders are named.
-        reference: A folder whose images come before all others.
+        keep: One of `KEEP`. Ties go to the image with more pixels (without a plain border), then
+            with the larger file, then the older one, then the first in the order of the set.
+        root: The folder of the set, to find subfolders in.
+        reference: A folder whose images come first.
 
     Raises:
         UserError: `keep` is unknown, or names a folder without images.
@@ -61,7 +61,7 @@ def preferred(
         return (
             not referred[at], not inside[at], by.get(keep, lambda _: 0)(at),
             -round(math.log(max(1, (1 - facts.border) * pixels)) / COARSE),
-            round(facts.border, 1), -round(math.log(pixels) / FINE),
+            int(facts.border / BORDER), -round(math.log(pixels) / FINE),
             -facts.file_bytes, dates[at], at,
         )  # fmt: skip
 
@@ -69,7 +69,7 @@ def preferred(
 
 
 def date_of(canvases: CanvasSet, position: int) -> float:
-    """When a photo was taken, in seconds since 1970; without EXIF, when its file changed last."""
+    """When a photo was taken, in seconds since 1970; without EXIF, its file's modification time."""
     taken = canvases.facts[position].taken
     try:
         return time.mktime(time.strptime(taken[:19].ljust(19), "%Y:%m:%d %H:%M:%S"))

@@ -1,8 +1,8 @@
-"""Images that share local features, by visual words: these find edits that move much of an image.
+"""Candidate edits by visual words: images that share local features, even if parts moved.
 
     words.npy   (WORDS, 128) uint8, directions of descriptors; benchmarks/visual_words.py writes it
 
-N images, P points, V words: those of the file, then their mirror images.
+N images, P points, V words: those in the file, then their mirror images.
 
 Reference:
     Sivic and Zisserman, Video Google, ICCV 2003.
@@ -27,7 +27,7 @@ from mast.search.nearest import nearest
 FILE = Path(__file__).with_name("words.npy")
 WORDS = 2048
 KEPT, ABOUT = "words-1", "visual words of images"
-NONE = -1.0  # in place of a word, of images with fewer points
+NONE = -1.0  # padding for images with fewer points
 
 
 @functools.cache
@@ -61,7 +61,7 @@ def proposed(finder: EditFinder, positions: Sequence[int], k: int) -> np.ndarray
 
 
 def _words(finder: EditFinder, positions: Sequence[int]) -> np.ndarray:
-    """The words of images (N, POINTS), looked up or found."""
+    """Words of images (N, POINTS), cached or computed."""
     keys = [finder.canvases.keys[at] for at in positions]
     stored_NP, known_N = finder.store.features(KEPT, keys)
     words_NP = np.full((len(keys), POINTS), NONE, np.float32)

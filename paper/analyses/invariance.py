@@ -34,7 +34,7 @@ class Invariance(PaperAnalysis):
     """Cosine similarity of masked embeddings of images and of their changed copies.
 
     Every operator that the run was trained with and that has a magnitude, against every subspace,
-    and against the whole embedding; beside it the embedding of other runs. 1 is full invariance.
+    against the whole embedding, and against embeddings of other runs. 1 is full invariance.
 
     Arrays:
         operators: (O,) names of what was done to the images.
@@ -124,7 +124,7 @@ class Invariance(PaperAnalysis):
         return drawn
 
     def _compare(self, axis: Any, arrays: Arrays, row: int) -> None:
-        """The operator's own subspace beside the whole embedding and other runs."""
+        """The operator's own subspace, the whole embedding and other runs."""
         own = list(arrays["subspaces"]).index(arrays["operators"][row])
         curves = [
             ("its own subspace", figure.color(own), "-", arrays["similarity"][row, own],

@@ -30,7 +30,7 @@ from paper.analyses.base import PaperAnalysis, legend, with_margin
 THIRDS = ("small", "middle", "large")
 GRADES = 5  # distinct values that a number needs, to be small, middle or large
 PENALTIES = (0.03, 0.3, 3.0, 30.0)  # times the pairs fitted, for features of variance 1
-AXES, PRODUCTS = 64, 12  # principal axes that are read, and those of which products are
+AXES, PRODUCTS = 64, 12  # principal axes to read, and axes whose products are added
 FEWEST = 24  # images, so that a regression has something to learn from
 STILL = 1e-6  # variance below which a number does not vary
 OF_SPACE = 0.5  # weight above which a dimension belongs to a space
@@ -210,7 +210,7 @@ class PredictedOperators(PaperAnalysis):
 
 
 def _percent(arrays: Arrays, row: int, column: int) -> str:
-    """What is explained, with its interval; what is below zero is nothing."""
+    """Explained share with its interval; negative shares become zero."""
     value, margin = arrays["explained"][row, column], arrays["margin"][row, column]
     return f"{with_margin(max(value, 0), margin, places=0)} %"
 

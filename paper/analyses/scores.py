@@ -39,7 +39,7 @@ def scores_of(
 
 
 def task_names(tasks: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Names for tasks, given as (set, target): only as long as tells them apart.
+    """Shortest distinct names of tasks (set, target).
 
     A set with one target, which is called "class", lends the task its own name.
     """

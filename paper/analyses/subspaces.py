@@ -1,4 +1,4 @@
-"""A map of the images in each subspace, and whether neighbours there are alike.
+"""A map of the images in each subspace, and whether neighbors share labels.
 
 N images, D dimensions, K operators with a mask, A arrangements
 (the K subspaces and the whole embedding), T tasks.

@@ -57,7 +57,7 @@ def hardened_contrast(
     Args:
         positive_B: As `contrast`, and `negative_BN` and `temperature`.
         epsilon: By how much the features of positives move away and those of negatives nearer.
-        weight: Of the second beside the first.
+        weight: Weight of the second loss relative to the first.
 
     Returns:
         Scalar, the weighted mean of both.

@@ -1,4 +1,4 @@
-"""PrCL: MoCo v2 whose encoder also has to predict what is hidden of an image.
+"""PrCL: MoCo v2 whose encoder also predicts hidden pixels.
 
 Shapes: B images of this process, L locations of the encoder's map, H of them hidden, P numbers of
 the pixels behind one.

@@ -54,7 +54,7 @@ class VISimSiam(PairMethod):
         return self.prediction.add_to(output, both, inputs)
 
     def _surprise(self, known_BD: Tensor, other_BD: Tensor) -> tuple[Tensor, Tensor]:
-        """How unlikely one view's embedding is to what is predicted from the other's."""
+        """Negative log-likelihood of one view's embedding, predicted from the other's."""
         mean_BD, kappa_B = self._distribution(known_BD)
         target_BD = F.normalize(other_BD.detach(), dim=1)
         return -power_spherical_log_density(target_BD, mean_BD, kappa_B).mean(), kappa_B

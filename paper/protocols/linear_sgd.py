@@ -34,7 +34,7 @@ class LinearSgd(Evaluator[EvaluationData]):
 
     With one learning rate nothing is tuned and the whole pool is trained on at once; with several,
     validation chooses one, which then trains on the whole pool from the start. Features are used as
-    they come: on a small set, or where they are small beside their mean, the steps at .02 are too
+    they come: on a small set, or if they are small relative to their mean, steps at .02 are too
     few and short to leave chance. Sweep the learning rate there, or use `linear`.
 
     Args:

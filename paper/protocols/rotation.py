@@ -35,7 +35,7 @@ def rotated_by(angle: int) -> Change | None:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Rotation(Probe):
-    """The 4-way rotation probe: every image four ways up, told apart by the linear probe.
+    """The 4-way rotation probe: the linear probe predicts each image's rotation.
 
     Chance is 25 %. The sets need no labels. All copies of an image stay on one side of the split
     that chooses the penalty, and intervals are over images. The settings are those of `linear`.

@@ -32,7 +32,7 @@ _log = logging.getLogger("mast")
 
 @dataclass(frozen=True)
 class PresenceTask:
-    """Classes of which an image may show several, or none: 1 present, 0 absent, -1 unknown."""
+    """Classes, several or none per image: 1 present, 0 absent, -1 unknown."""
 
     target: str
     classes: tuple[str, ...]

@@ -21,7 +21,7 @@ SHARES = (0.25, 0.5, 1.0, 2.0)  # of the run's epochs
 
 @final
 class Epochs(Study):
-    """Top-1 after training for longer and for shorter, beside the run's rival.
+    """Top-1 after longer and shorter training, compared with the rival.
 
     Two runs of the same number of epochs see as many images, with the same encoder, operators,
     seed, data and, but for a contrast, optimizer and projector. The rival (`paper.studies.rival`),
@@ -91,7 +91,7 @@ class Epochs(Study):
         return drawn
 
     def finding(self, arrays: Arrays) -> str:
-        """The shortest and the longest training, and the rival's beside it."""
+        """The shortest and the longest training, and the rival's."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
             clauses = [

@@ -17,7 +17,7 @@ from paper.analyses.base import bars, with_margin
 from paper.studies.study import BASE, Study, collect, over_seeds
 
 NEEDS, BETTER = "needs", "does better without"
-COUNTED = 0.05  # percentage points: what is printed as 0.0 is no change
+COUNTED = 0.05  # percentage points: changes printed as 0.0 do not count
 
 
 @final

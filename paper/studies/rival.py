@@ -13,7 +13,7 @@ RIVAL = "vicreg"  # the method that others are compared with
 
 
 def rival(config: PretrainConfig) -> PretrainConfig:
-    """The run that a run is compared with: VICReg beside it.
+    """The run to compare with: VICReg.
 
     Args:
         config: The run, of another method.

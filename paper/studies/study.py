@@ -59,7 +59,7 @@ class Study(Analysis):
         """What the runs show, in a sentence."""
 
     def lacking(self, subject: Subject) -> str | None:
-        """A study needs a seed that has the base and a run beside it."""
+        """A study needs a seed with the base and another run."""
         try:
             names = list(self.plan(subject))
         except UserError as error:
@@ -88,7 +88,7 @@ class Study(Analysis):
 
 
 def over_seeds(value_SX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`mean_and_margin` of seeds; no margin where all are alike, as few test images make them."""
+    """`mean_and_margin` of seeds; no margin if all are equal, as with few test images."""
     mean_X, margin_X = mean_and_margin(value_SX)
     return mean_X, np.where(margin_X > 1e-9, margin_X, np.nan)
 

@@ -69,7 +69,7 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class Scale:
-    """A budget, and what replaces what is beyond it; an empty name leaves columns out."""
+    """A budget and replacements for sets beyond it; an empty name omits columns."""
 
     suffix: str = ""  # of the recipes' names
     changes: Mapping[str, Any] = field(default_factory=dict)  # of all rows
@@ -109,7 +109,7 @@ SCALES: dict[ScaleName, Scale] = {
         },
         {"linear_sgd": "linear"},
         {"finetune": {"changes": {"epochs": 5}}},
-        # As VICReg beside it, whose small recipe has all operators from the start.
+        # As for VICReg, whose small recipe has all operators from the start.
         {"vicreg5_staged": {"objective": {"invariance_weight": 10.0}}},
         "One trial per row, at one rate for all. It and the small recipes of VICReg and MAST come "
         "from earlier studies on CIFAR-10; nothing was tuned for the other rows.",

@@ -1,4 +1,4 @@
-"""A table of the paper, trained and measured at one of two scales, beside what it prints.
+"""A table of the paper, reproduced at one of two scales, next to the printed numbers.
 
 `TableExperiment` is what such tables have in common; `costs` says what they take beforehand.
 """
@@ -77,7 +77,7 @@ class TableExperiment(Experiment):
 
     @abstractmethod
     def called(self, run: StudyRun) -> str:
-        """A name for runs that cost the same: they differ in the seed or in what is tuned."""
+        """A name for runs of equal cost, which differ in seed or tuned values."""
 
     @abstractmethod
     def images(self, run: StudyRun) -> int:
@@ -230,7 +230,7 @@ class Reproduction(TableExperiment):
         return SCALES[self.scale]
 
     def columns(self) -> tuple[Measure, ...]:
-        """What is measured at the scale: with replacements, without what is left out."""
+        """Columns at this scale, with replacements and omissions."""
         return tuple(column for _, column in self._replaced() if column is not None)
 
     def _replaced(self) -> Iterator[tuple[Measure, Measure | None]]:
@@ -269,7 +269,7 @@ class Reproduction(TableExperiment):
             workplace.derived(on) if on == SMALL_SET else images, seed=seed,
             **self._changes(row, on),
         )  # fmt: skip
-        # Named by what is trained, so that rows and tables share what they have in common.
+        # Named by their training, so that rows and tables share runs.
         own = digest({name: value for name, value in trained(config).items() if name != "seed"})
         run = f"{on}-{row.recipe}-{own[:6]}-{config.epochs}-epochs-{seed}"
         assert config.out is not None
@@ -441,7 +441,7 @@ class Reproduction(TableExperiment):
         )  # fmt: skip
 
     def _changed(self) -> Iterator[str]:
-        """What stands in for what, and what is left out."""
+        """Notes on replaced and omitted columns."""
         left_out = [column.title for column, other in self._replaced() if other is None]
         pairs = dict.fromkeys(
             (f"{SETS[before].title} (to pretrain)" if training else SETS[before].title,

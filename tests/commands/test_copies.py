@@ -227,19 +227,29 @@ def test_a_reference_is_kept_and_labels_and_parts_that_differ_are_named(
             shutil.copy(planted / f"0{at}.png", folder / name / "b.png")
         conflicts = mast.duplicates(folder, Pooled(), size=32)
         assert conflicts["conflict"] == [said, said]
-        assert "1 group of several labels or parts" in next(iter(conflicts.sections))
+        assert "1 group with several labels or splits" in next(iter(conflicts.sections))
         moved = mast.duplicates(folder, Pooled(), size=32, move_to=tmp_path / "moved")
         assert "0 files moved" in next(iter(moved.sections))
+        moved = mast.duplicates(
+            folder, Pooled(), size=32, move_to=tmp_path / names[0], keep=f"folder:{names[1]}"
+        )
+        assert "1 file moved" in next(iter(moved.sections))
+        assert _paths(tmp_path / names[0]) == {f"{names[0]}/a.png", "moved.jsonl"}
 
 
-def test_a_copy_that_shows_more_than_the_first_stays(tmp_path: Path) -> None:
+def test_a_copy_that_shows_more_or_has_no_detail_stays(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     coarse = draw.integers(0, 256, (60, 80, 3)).astype(np.uint8)
     image = Image.fromarray(coarse).resize((640, 480), Image.Resampling.BICUBIC)
     (tmp_path / "set").mkdir()
     image.save(tmp_path / "set/whole.png")
     image.crop((0, 0, 480, 480)).resize((1200, 1200)).save(tmp_path / "set/part.png")
+    sky = np.broadcast_to(np.linspace(100, 200, 320), (240, 320)).astype(np.uint8)
+    for name, values in (("sky.png", sky), ("sky2.png", sky + 1)):
+        Image.fromarray(values).save(tmp_path / "set" / name)
     found = mast.duplicates(tmp_path / "set", Pooled(), size=32, move_to=tmp_path / "moved")
-    assert found["path"] == ["part.png", "whole.png"]
-    assert "shows 25 % more" in found["changes"][1]
+    assert found["path"] == ["sky.png", "sky2.png", "part.png", "whole.png"]
+    assert np.isnan(found["agreement"][1])
+    assert "1 with too little detail to be verified: look at them." in next(iter(found.sections))
+    assert "shows 25 % more" in found["changes"][3]
     assert "0 files moved" in next(iter(found.sections))

@@ -95,5 +95,5 @@ def test_evaluate_a_checkpoint_of_another_project(
     described = own.description, {"encoder": own.description["encoder"]}
     results = [Result("knn", "photos", {}, {}, {}, {}, encoder=dict(of)) for of in described]
     assert [result.published for result in results] == [None, "resnet18.tv_in1k"]
-    with pytest.raises(UserError, match="settings are for linear, which protocols does not name"):
+    with pytest.raises(UserError, match="settings: linear not among protocols knn"):
         mast.evaluate(file, photos, "knn", settings={"linear": {"patience": 2}})

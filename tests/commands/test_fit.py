@@ -111,10 +111,10 @@ def test_a_classifier_is_tested_on_labelled_images(
         recall = 100 * taken.get(true, 0) / sum(taken.values())
         assert measured.values[f"recall/{true}"] == pytest.approx(recall)
     assert 0 < measured.values["calibration_error"] < 100
-    with pytest.raises(UserError, match="tested as it is: leave protocols out"):
+    with pytest.raises(UserError, match="protocols: expected none with a classifier"):
         mast.evaluate(fitted.path, labelled, "svm")
     features = mast.embed(photos / "test", ours.path, tmp_path / "f.npz")
-    with pytest.raises(UserError, match="encodes images itself: leave features out"):
+    with pytest.raises(UserError, match="features: expected none, as this classifier"):
         mast.predict(photos / "test", mast.load_classifier(fitted.path), features=features)
     (seen,) = mast.evaluate(fitted.path, photos / "train")
     assert seen.duplicates == {"train": 48}
@@ -131,10 +131,10 @@ def test_no_classifier_of_another_set_is_replaced(
     other = shutil.copytree(photos, tmp_path / "other" / photos.parent.name / photos.name)
     next((other / "val" / "class0").iterdir()).unlink()
     first = mast.fit(photos, ours.path, settings=QUICK).path
-    with pytest.raises(UserError, match=f"{first.name} is of {photos}: give another out"):
+    with pytest.raises(UserError, match=f"{first.name} was trained on {photos}; choose"):
         mast.fit(other, ours.path, settings=QUICK)
     assert mast.fit(photos, ours.path, settings=QUICK, seed=1).path == first
-    with pytest.raises(UserError, match=r"encoder\.safetensors exists and is not what"):
+    with pytest.raises(UserError, match=r"encoder\.safetensors exists and was not written"):
         mast.fit(photos, ours.path, out=ours.encoder)
     assert mast.fit(other, ours.path, settings=QUICK, out=first).path == first
 

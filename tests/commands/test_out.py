@@ -62,7 +62,8 @@ def test_a_file_that_is_not_the_commands_own_stays(
         before = hashlib.sha256(target.read_bytes()).digest()
         code, said = answer(verb, words, target, {"run": ours.path}, capsys)
         assert (code, said.count("\n")) == (2, 1), said
-        expected = "is not what this command writes" if target.suffix in endings else "must end in"
+        own = target.suffix in endings
+        expected = "was not written by this command" if own else "expected a name ending in"
         assert expected in said
         assert str(target) in said
         assert hashlib.sha256(target.read_bytes()).digest() == before

@@ -48,7 +48,7 @@ def test_outliers(
     one, other, *_ = (photos / "test").rglob("*.*")
     (tmp_path / "same").mkdir()
     for at, file in enumerate((one, one, other)):
-        refused = "no other image" if at < 2 else "equally far"
+        refused = "two or more different images" if at < 2 else "the same distance"
         shutil.copy(file, tmp_path / "same" / f"{at}{file.suffix}")
         with pytest.raises(UserError, match=refused):
             mast.outliers(tmp_path / "same", ours.path)

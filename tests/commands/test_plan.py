@@ -61,7 +61,7 @@ def test_epochs_that_fit_the_hours() -> None:
     assert result.seconds <= 7_200
     assert result.of_epochs(result.config.epochs + 1).seconds > 7_200
     assert computed("mast_c5_small", 100).within(2.0).config.epochs == 800
-    with pytest.raises(UserError, match=r"hours must be .* for an epoch of 50,000 images"):
+    with pytest.raises(UserError, match=r"hours: expected .* for one epoch of 50,000 images"):
         computed("mast_c5_small", 50_000).within(1.001)
 
 
@@ -102,9 +102,9 @@ def test_a_plan_from_weights(photos: Path, theirs: RunFolder, tmp_path: Path) ->
     assert plan.costs[0].config.encoder.name == "timm:test_convnext"
     assert plan.notes[-1] == ADAPT_FIRST
     assert f" --encoder {tagged} --weights {file}" in plan.commands[0]
-    with pytest.raises(UserError, match=r"encoder\.name is 'resnet34', and encoder.weights"):
+    with pytest.raises(UserError, match=r"encoder\.name: expected .*, got 'resnet34'"):
         mast.plan(data, device="cpu", encoder="resnet34", weights=str(theirs.path))
-    with pytest.raises(UserError, match="hours must be positive and finite, got inf"):
+    with pytest.raises(UserError, match="hours: expected a positive, finite number, got inf"):
         mast.plan(data, device="cpu", hours=math.inf)
-    with pytest.raises(UserError, match="toys@train:1 has 1 image; give two or more"):
+    with pytest.raises(UserError, match="data: expected two images or more, got 1 in toys@train:1"):
         mast.plan("toys@train:1", device="cpu", hours=1)

@@ -78,12 +78,12 @@ def test_a_query_may_be_named_in_many_ways(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"query": "nowhere.jpg"}, "no query 'nowhere.jpg': it is neither an image of"),
-        ({"query": "24"}, "by position below 24, nor a file"),
+        ({"query": "nowhere.jpg"}, "or a file, got 'nowhere.jpg'"),
+        ({"query": "24"}, "by position below 24, or a file"),
         ({"query": []}, "query: expected"),
         ({"query": __file__}, "test_search_by_image.py: no image"),
         ({"k": 0}, "k: expected 1 to 23, got 0"),
-        ({"match": "color", "space": "depths"}, "ignore or match, and space or pairs"),
+        ({"match": "color", "space": "depths"}, "expected only one of ignore/match"),
     ],
 )
 def test_what_cannot_be_is_refused(

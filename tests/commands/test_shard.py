@@ -70,7 +70,7 @@ def test_broken_images_are_left_out_up_to_a_share(
     assert (result.images, result.shards, result.broken) == (10, 1, 2)
     assert result.text.startswith("10 images in 1 shards; 2 broken ones left out: shards:")
     assert caplog.text.count("left out") == 2
-    with pytest.raises(UserError, match=r"max_broken is 0\.1, .* 2 are broken"):
+    with pytest.raises(UserError, match=r"max_broken: 0\.1 allows 1 broken images .*, got 2"):
         command.shard(folder, tmp_path / "other", size=8, max_broken=0.1)
 
 

@@ -77,7 +77,7 @@ def test_every_command_shows_names_as_text(
         assert acts(shown.out) == acts(shown.err) == [], words[0]
         assert shown.out + shown.err
         assert "Traceback" not in shown.err
-        assert "fault of mast" not in shown.err
+        assert "bug in mast" not in shown.err
     assert main(["outliers", train, "--encoder", run, "--max_broken", "0"]) == 2
     broken = capfd.readouterr().err
     assert f"broken{SHOWN}.jpg" in broken

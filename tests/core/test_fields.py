@@ -62,14 +62,14 @@ def test_values_take_their_type(values: dict[str, Any], name: str, expected: Any
         ({"nam": "lars"}, "unknown option 'nam'. Did you mean 'name'"),
         ({"name": "adam"}, "unknown value of name 'adam'. Did you mean 'adamw'"),
         ({"data": {"limits": 1}}, "Did you mean 'data.limit'"),
-        ({"data.limit": None}, "expected data.limit to be a number, got nothing"),
+        ({"data.limit": None}, "data.limit: expected a number, got nothing"),
         ({3: "x"}, "expected names of fields, got 3"),
-        ({"data": {"limit": 1}, "data.limit": 2}, "data.limit is given twice"),
+        ({"data": {"limit": 1}, "data.limit": 2}, "data.limit: expected once"),
         (
             {"data": "folder"},
-            "data holds several fields, got 'folder'; give them by name, such as data.spec",
+            "data: expected fields by name, such as data.spec, got 'folder'",
         ),
-        ({"stride": 3}, "expected stride to be 1 or 2 or none, got 3"),
+        ({"stride": 3}, "stride: expected 1 or 2 or none, got 3"),
         ({"count": -1}, "count must be 0 or more"),
     ],
 )

@@ -243,11 +243,11 @@ def test_a_signal_while_a_batch_is_waited_for_saves_what_was_done(
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
         assert [next(run).step, next(run).step] == [1, 2]
         timer.start()
-        with pytest.raises(Interrupted, match="after step 2 of 6, which is saved") as caught:
+        with pytest.raises(Interrupted, match="after step 2 of 6, which was saved") as caught:
             next(run)
         timer.join()
     assert caught.value.code == 143
     assert time.monotonic() - started < 30
     assert load_checkpoint(tmp_path / "last.pt")["step"] == 2
     before = training_of(layer(), checkpoint=tmp_path / "no.pt")._interrupted(signal.SIGTERM)
-    assert "after step 0 of 6, nothing of it is kept" in str(before)
+    assert "after step 0 of 6, nothing was saved" in str(before)

@@ -88,18 +88,18 @@ def test_what_cannot_be_written_is_refused_in_one_line(
 ) -> None:
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "link.csv").symlink_to("folder.csv")
-    with pytest.raises(UserError, match=r"out must be a file, and .*link\.csv is a folder"):
+    with pytest.raises(UserError, match=r"out: expected a file, .*link\.csv is a folder"):
         out_file(tmp_path / "link.csv", CSV)
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(UserError, match=r"pipe\.csv is a device or a pipe"):
         out_file(tmp_path / "pipe.csv", CSV)
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"cannot write .*: .*/file is no folder"):
+    with pytest.raises(UserError, match=r"cannot write .*, as .*/file is not a writable folder"):
         out_file(tmp_path / "file" / "below" / "t.csv", CSV)
     out_file(tmp_path / "new" / "folder" / "t.csv", CSV)
     assert not (tmp_path / "new").exists()
     monkeypatch.setattr("os.access", lambda place, mode: place != tmp_path)  # root may do all
-    with pytest.raises(UserError, match=f"{tmp_path} is no folder that may be written"):
+    with pytest.raises(UserError, match=f"{tmp_path} is not a writable folder"):
         out_file(tmp_path / "new" / "t.csv", CSV)
     monkeypatch.setattr("mast.core.files.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'mast-ssl\[parquet\]'"):

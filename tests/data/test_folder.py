@@ -254,7 +254,7 @@ def test_photos_that_are_not_read_are_counted_and_named(tmp_path, caplog):
         with_name(tmp_path / name)
     assert names(read_folder(tmp_path)) == ["a.png"]
     [warning] = caplog.messages
-    assert "not read (2 .heic, 1 .cr2, 1 .heif) are left out: b.HEIC, c.heic, f.CR2, …" in warning
+    assert "unsupported formats (2 .heic, 1 .cr2, 1 .heif): b.HEIC, c.heic, f.CR2, …" in warning
     assert (
         "`pip install 'mast-ssl[heif]'` to read .heic, .heif, .hif, .heics, or convert them"
         in warning
@@ -295,10 +295,10 @@ def test_a_folder_without_an_image_says_what_it_looked_for(tmp_path):
     with pytest.raises(UserError, match=r"no image in .*\.jpg, \.jpeg, \.png"):
         read_folder(tmp_path)
     with_name(tmp_path / "a.heic")
-    with pytest.raises(UserError, match=r"no image in .*\(1 \.heic\) are left.*mast-ssl\[heif\]"):
+    with pytest.raises(UserError, match=r"no image in .*\(1 \.heic\).*mast-ssl\[heif\]"):
         read_folder(tmp_path)
     (tmp_path / "a.heic").rename(tmp_path / "a.nef")
-    with pytest.raises(UserError, match=r"1 \.nef\) are left out: a\.nef; convert them to JPEG"):
+    with pytest.raises(UserError, match=r"1 \.nef\): a\.nef; convert them to JPEG"):
         read_folder(tmp_path)
 
 

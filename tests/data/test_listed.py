@@ -38,7 +38,7 @@ def test_a_table_has_paths_and_labels(files: list[Path], tmp_path: Path) -> None
     Image.new("RGB", (9, 9)).save(files[0])
     assert open_source(f"list:{table}").fingerprint() != before
     table.write_text("name\nb.png\n")
-    with pytest.raises(UserError, match=r"must have a column path or .*, got name"):
+    with pytest.raises(UserError, match=r"expected a column path or .*, got name"):
         open_source(f"list:{table}")
 
 
@@ -125,7 +125,7 @@ def test_files_tables_and_images_of_python_are_sets(
     assert found.columns["level"] == ["first", "exact"]
     assert set(found.columns["path"]) == {str(files[0])}
     for wrong, message in (
-        ([], "data is empty"),
+        ([], "data: expected one or more"),
         ([files[0], 3], "or images, got PosixPath, int"),
     ):
         with pytest.raises(UserError, match=message):

@@ -53,7 +53,10 @@ def test_hugging_face_set(hub, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("nobody/nothing", "no such set.*allow the download"), ("words", "no column of images")],
+    [
+        ("nobody/nothing", "no such set.*allow the download"),
+        ("words", "expected a column of images"),
+    ],
 )
 def test_hugging_face_set_that_cannot_be_used(hub, tmp_path, name, message):
     with pytest.raises(UserError, match=message):
@@ -106,8 +109,8 @@ def test_splits_that_are_no_parts_are_named(hub, tmp_path):
 
 def test_the_column_of_images_is_chosen_by_name_or_named(hub, tmp_path, caplog):
     assert open_source("hf:two@test", root=tmp_path).load(0)[0, 0].tolist() == [9, 8, 7]
-    assert "column image, not of mask" in caplog.text
-    with pytest.raises(UserError, match=r"mask, photo: .*hf:three@test#mask"):
+    assert "column image, not mask" in caplog.text
+    with pytest.raises(UserError, match=r"mask, photo; .*hf:three@test#mask"):
         open_source("hf:three@test", root=tmp_path)
     for spec in describe("hf:three#photo").parts.values():
         assert open_source(spec, root=tmp_path).load(0)[0, 0].tolist() == [9, 8, 7]

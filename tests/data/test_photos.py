@@ -99,7 +99,7 @@ def test_a_photo_that_changes_while_it_is_read_is_left_out(
 
 
 def test_too_many_broken_images_are_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match="1 of the first 5 images"):
+    with pytest.raises(UserError, match="got 1 in the first 5"):
         open_photos(DataConfig(str(folder), max_broken=0.1), 32)
 
 

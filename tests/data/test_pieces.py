@@ -165,7 +165,7 @@ def test_options_and_names_say_the_same(scenes, tmp_path, caplog):
     assert by_options.name == by_name.name
     assert by_options.fingerprint == by_name.fingerprint
     assert len(whole) == 4 < len(by_name) == len(names(by_options))
-    with pytest.raises(UserError, match="not both"):
+    with pytest.raises(UserError, match="got both"):
         open_canvas(DataConfig(f"{root}#tile=32", tile=16, **cache), 16)
 
 
@@ -306,8 +306,8 @@ def test_groups_are_a_column_a_level_or_a_pattern(tmp_path):
         assert (cut.tile, cut.groups) == (8, groups)
         assert group_names(f"{spec}{cut.suffix}", names, groups) == expected
     for groups, refused in (
-        ("3", "3 of 3 images have none"),
-        ("(p2)", "2 of 3 images have none"),
+        ("3", "no group of 3 of 3 images"),
+        ("(p2)", "no group of 2 of 3 images"),
         ("(p)(2)", "got 2"),
         ("(", "no regular"),
         ("lable", "mean 'label'"),

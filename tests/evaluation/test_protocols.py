@@ -136,7 +136,7 @@ def test_rows_of_the_registry() -> None:
     ("name", "changes", "message"),
     [
         ("linaer", {}, r"unknown protocol 'linaer'\. Did you mean 'linear'"),
-        ("semi", {"shares": 0.1}, "expected shares to be a list, each a number, got 0.1"),
+        ("semi", {"shares": 0.1}, "shares: expected a list, each a number, got 0.1"),
         ("semi", {"shares": (0.1,)}, "1 shares and 2 encoder_lrs"),
         ("knn", {"temperatures": []}, "temperatures must have one value or more"),
         ("linear", {"penalties": [0.0]}, "penalties must be above 0"),

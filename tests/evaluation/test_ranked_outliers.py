@@ -8,6 +8,7 @@ from mast.core.errors import UserError
 from mast.evaluation.label_errors import (
     NO_CLASS,
     confident_classes,
+    likely_errors,
     out_of_fold,
     self_confidence,
     thresholds,
@@ -31,6 +32,7 @@ PROBABILITIES = np.array(
 def test_by_hand() -> None:
     assert thresholds(LABELS, PROBABILITIES).tolist() == pytest.approx([0.4, 0.6, np.inf])
     assert confident_classes(LABELS, PROBABILITIES).tolist() == [0, NO_CLASS, 1, 1, 1, 0]
+    assert likely_errors(LABELS, PROBABILITIES).tolist() == [False, False, True, False, False, True]
     assert self_confidence(LABELS, PROBABILITIES).tolist() == [0.8, 0.3, 0.1, 0.6, 0.9, 0.3]
 
 
@@ -70,5 +72,5 @@ def test_a_bank_with_fewer_images_gives_its_last() -> None:
     found = distances(BANK[:3], torch.cat([BANK[:1], at([-1.0])]))
     torch.testing.assert_close(found, 1 - torch.tensor([20.0, 21.0]).deg2rad().cos())
     torch.testing.assert_close(distances(BANK[:1], BANK[1:2]), 1 - ANGLES[1:2].cos())
-    with pytest.raises(UserError, match="there is no other image to compare with"):
+    with pytest.raises(UserError, match="expected two or more different images"):
         distances(BANK[:1], BANK[:1])

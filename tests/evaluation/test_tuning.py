@@ -84,7 +84,7 @@ def test_a_training_that_is_asked_to_stop_goes_on_where_it_was(
         return real(self, *where)
 
     monkeypatch.setattr(TrainingViews, "epoch", asked)
-    with pytest.raises(Interrupted, match="stopped after step 4 of 9, which is saved") as stopped:
+    with pytest.raises(Interrupted, match="stopped after step 4 of 9, which was saved") as stopped:
         scores(working_in(tmp_path, encoder), data)
     assert stopped.value.code == 143
     frozen = working_in(tmp_path, encoder)

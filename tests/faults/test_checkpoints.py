@@ -99,10 +99,11 @@ def test_an_edited_configuration_is_not_gone_on_with(
     config = change(config, {field: value})
     begun.config.write_text(yaml.safe_dump(record(config)))
     log = begun.metrics.read_bytes()
-    with pytest.raises(UserError, match=rf"begun has {field}.*=.*last\.pt.*") as caught:
+    with pytest.raises(UserError, match=rf"{field}.*: .*begun has .*last\.pt.*") as caught:
         mast.pretrain(config)
     (name,) = (name for name, old in before.items() if deciding(config).get(name) != old)
-    assert f"{name}={deciding(config).get(name)!r}" in str(caught.value)
+    assert str(caught.value).startswith(f"{name}: ")
+    assert f"has {deciding(config).get(name)!r}" in str(caught.value)
     assert f"{before[name]!r}" in str(caught.value)
     assert begun.metrics.read_bytes() == log
 

@@ -99,7 +99,7 @@ def test_a_changed_result_is_refused(result: Path) -> None:
     content = bytearray(each.read_bytes())
     content[-16:-8], content[-8:] = content[-8:], content[-16:-8]  # another order, the same mean
     each.write_bytes(content)
-    with pytest.raises(UserError, match="does not hold what was written: evaluate again"):
+    with pytest.raises(UserError, match="its digest does not match: evaluate again"):
         Result.read(result)
 
 

@@ -79,5 +79,5 @@ def test_a_transformer_ignores_a_change_inside_a_pipeline() -> None:
     assert moved == pytest.approx(expected, rel=1e-3)
     several = mast.Invariance(ridge=1e-4).fit(x_ND, {"one": changed_ND, "same": x_ND})
     assert several.transform(x_ND) == pytest.approx(seen_ND, abs=1e-5)
-    with pytest.raises(ValueError, match=r"X_changed must be finite, of shape \(200, 8\)"):
+    with pytest.raises(ValueError, match=r"X_changed: expected finite values of \(200, 8\)"):
         mast.Invariance().fit(x_ND, changed_ND[:100])

@@ -70,7 +70,7 @@ def test_what_cannot_be_encoded_is_refused(files: list[Path], tmp_path: Path) ->
     (tmp_path / "a.png").write_bytes(b"no image")
     with pytest.raises(UserError, match=r"a\.png"):
         encoder.encode([*files, tmp_path / "a.png"])
-    with pytest.raises(UserError, match="measure needs 10 photos or more, got 9"):
+    with pytest.raises(UserError, match="photos: expected 10 or more, got 9"):
         encoder.measure(files[:9])
     with pytest.raises(UserError, match="ignore and match need 10 photos: call measure"):
         encoder.encode(files[:1], match="color")

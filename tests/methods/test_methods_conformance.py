@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused(recipe: str, objective: dict[str, Any], messa
 def test_a_method_names_the_views_that_it_needs_before_a_run(tmp_path: Path) -> None:
     changes = {"data": "nowhere", "out": str(tmp_path / "run"), "views": "multicrop"}
     config = mast.configure("mast_c5_small", **changes)
-    message = r"MAST-C \(ours\) takes 2 views of an image, got 8: choose"
+    message = r"views: expected 2 views of an image for MAST-C \(ours\), got 8; choose"
     with pytest.raises(UserError, match=message):
         mast.pretrain(config)
     assert not list(tmp_path.iterdir())

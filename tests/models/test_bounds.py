@@ -72,7 +72,7 @@ def test_a_configuration_is_bounded_likewise(
         mast.configure("vicreg5_small", size=10**9)
     config = configure(tmp_path, tmp_path / "run")
     monkeypatch.setattr(memory, "machine_memory", lambda: 10_000)
-    with pytest.raises(UserError, match="all the memory of this machine"):
+    with pytest.raises(UserError, match="GB of memory of this machine"):
         build_method(config)
 
 

@@ -50,7 +50,7 @@ def test_predictions_are_those_of_the_probabilities() -> None:
     torch.testing.assert_close(predicted.probability_B, ordered[:, 0])
     torch.testing.assert_close(predicted.margin_B, ordered[:, 0] - ordered[:, 1])
     for wrong in (IMAGES[0], IMAGES[:, :1]):
-        with pytest.raises(UserError, match=r"expected images.* \(B, ., H, W\), got"):
+        with pytest.raises(UserError, match=r"expected .*\(B, ., H, W\), got"):
             ours.predict(wrong)
     with pytest.raises(UserError, match="divide values of 0 to 255 by 255"):
         ours.predict((255 * IMAGES).byte())

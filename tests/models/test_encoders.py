@@ -234,7 +234,7 @@ def test_foreign_files_are_user_errors(tmp_path):
         load_encoder(file)
     for header in ("{}", "[1", '{"encoder": {"nane": "resnet18"}, "size": 32}'):
         save_file({"weight": torch.zeros(2)}, file, metadata={"mast": header})
-        with pytest.raises(UserError, match="header|damaged"):
+        with pytest.raises(UserError, match=r"header|damaged"):
             load_encoder(file)
 
 

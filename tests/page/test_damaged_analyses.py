@@ -59,7 +59,7 @@ def test_lines_of_the_log_that_mean_nothing_are_left_out(
     for line in lines:
         run.append_metrics(line)
     assert run.read_metrics() == before
-    assert caplog.messages == [f"{run.metrics}: {len(lines)} damaged lines are left out"]
+    assert caplog.messages == [f"{run.metrics}: skipped {len(lines)} damaged lines"]
 
 
 def test_what_other_files_say_is_text(run: RunFolder) -> None:

@@ -153,5 +153,5 @@ def test_signs_of_trouble(log: list[dict[str, object]], signs: list[str]) -> Non
 def test_what_is_refused(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a run folder"):
         mast.report(tmp_path / "none")
-    with pytest.raises(UserError, match="has no evaluations to compare"):
+    with pytest.raises(UserError, match="has no evaluations; run"):
         mast.report(run.path, beside=[str(run.path)])

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("baselines")
         ("reproduce --help", 0, "Usage: python -m paper reproduce TABLE [options]"),
         ("reproduce", 2, "See `python -m paper reproduce --help`"),
         ("reproduce tabel6 --data a --out b", 2, "Did you mean 'table6'"),
-        (f"reproduce table6 --data a --out {__file__}", 2, "out must be a folder"),
+        (f"reproduce table6 --data a --out {__file__}", 2, "out: expected a folder"),
         ("reproduec", 2, "Did you mean 'reproduce'"),
         ("show recipes", 0, "vi_simsiam_small"),
         ("show config --recipe looc_small", 0, "preserved:"),

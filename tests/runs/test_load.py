@@ -81,7 +81,7 @@ def test_a_run_without_the_file_is_read_from_its_checkpoint(ours: RunFolder) -> 
     ours.last.rename(previous(ours.last))  # killed between two renames
     assert torch.equal(mast.load_embedding(ours.path)(IMAGES), expected)
     shutil.rmtree(ours.last.parent)
-    with pytest.raises(UserError, match=r"neither embedding\.safetensors beside its encoder nor a"):
+    with pytest.raises(UserError, match=r"expected embedding\.safetensors and an encoder, or a"):
         mast.load_method(ours.path)
     assert mast.load_encoder(ours.path)(IMAGES).shape == (2, 16)
 
@@ -99,12 +99,12 @@ def test_a_file_that_does_not_fit_is_named(ours: RunFolder, theirs: RunFolder) -
     save_file(whole | {"masks.logits_DK": whole["masks.logits_DK"].to(torch.int8)}, ours.embedding)
     refused(r"embedding\.safetensors does not fit .*masks\.logits_DK torch\.int8")
     shutil.copy(theirs.embedding, ours.embedding)
-    refused(r"ours has .*, and embedding\.safetensors was trained with")
+    refused(r"ours has .*, but embedding\.safetensors was trained with")
     ours.embedding.write_bytes(b"not weights")
     refused(r"embedding\.safetensors is damaged, not a readable safetensors file")
     save_file(whole, ours.embedding)
     save_encoder(Encoder(EncoderConfig("resnet18"), 32), ours.encoder)
-    refused(r"encoder\.safetensors holds another encoder than .*config\.yaml")
+    refused(r"encoder\.safetensors is not the encoder that .*config\.yaml")
     ours.encoder.write_bytes(encoder)
     config = yaml.safe_load(ours.config.read_text())
     config["objective"]["projector"]["dim"] = 30
@@ -136,7 +136,7 @@ def test_weights_that_are_no_numbers_are_refused_by_the_name_of_their_file(
             inner = name.removeprefix("head.").removeprefix("encoder.model.")
             with pytest.raises(
                 UserError,
-                match=rf"{file.name} holds NaN or infinite weights in 1 of \d+ .*{inner}",
+                match=rf"{file.name} has NaN or infinite weights in 1 of \d+ .*{inner}",
             ):
                 opened(file.parent if file == ours.embedding else file)
         if file == ours.embedding:

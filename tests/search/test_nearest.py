@@ -111,7 +111,7 @@ def test_chunks_do_not_change_the_neighbours(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("k", [0, 5])
 def test_k_must_fit_the_bank(k: int) -> None:
     x = torch.randn(4, 3)
-    with pytest.raises(UserError, match=f"4 images to search, got {k}"):
+    with pytest.raises(UserError, match=f"k: expected 1 to 4, .*, got {k}"):
         nearest(x, x, k)
 
 

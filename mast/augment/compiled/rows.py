@@ -1,10 +1,10 @@
-"""What the kernels are made of: loops that vectorise, over stretches of flat arrays.
+"""Building blocks of the kernels: vectorizable loops over stretches of flat arrays.
 
 A stretch is an array, where it starts, and how many numbers it has. Slices would read better, but
 each is a counted reference, which costs more than a row of pixels does.
 
 Compiled kernels are kept in the user's cache, by the digest of all files of this folder. Numba's
-own place is beside the files, where they outlive the package and changes of kernels they inline.
+default is next to the files, where they outlive the package and changes of inlined kernels.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ try:
     os.makedirs(FOLDER, exist_ok=True)
     FOLDER = FOLDER if os.access(FOLDER, os.W_OK) else ""
 except (OSError, UserError):
-    FOLDER = ""  # nothing is kept
+    FOLDER = ""  # no cache
 
 ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)
 RED, GREEN, BLUE = np.float32(0.2989), np.float32(0.587), np.float32(0.114)

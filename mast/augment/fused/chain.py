@@ -64,7 +64,7 @@ def works_on(device: torch.device) -> bool:
 
 
 class Pass(NamedTuple):
-    """Operators that act one after the other, and what is launched for them.
+    """A sequence of operators, and the kernels to launch for it.
 
     Attributes:
         operators: The names of the operators' kernels, in the order in which they act; those that a

@@ -217,7 +217,7 @@ def columns(warp: Warp, canvases: Canvases, count: int, size: int) -> list[Tenso
     cut_B2 = warp.bounded_B[:, None] & (first_B2 <= last_B2)
     first_B2 = torch.where(cut_B2, first_B2, 0.0)
     last_B2 = torch.where(cut_B2, last_B2, pixels_B2 - 1.0)
-    # what is turned needs how many pixels are kept in place of the bounds
+    # rotated views store the number of pixels of the smaller image instead of bounds
     bounds_B4 = torch.stack([torch.where(aligned_B1, first_B2, count_B2), last_B2], dim=2).flatten(
         1
     )

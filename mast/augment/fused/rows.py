@@ -1,4 +1,4 @@
-"""What the kernels are made of: a sample's numbers, its pixels, and where it lies.
+"""Building blocks of the kernels: a sample's parameters, pixels and position.
 
 A table has one row of whole numbers for each sample: of every operator of the chain where the
 image lies before it acts (`UNTOUCHED` where the sample did not draw it), then what its kernel
@@ -29,7 +29,7 @@ class Constants:
         tiles: Room for a number of each program of a sample, a power of two.
         half: The column that says where the image lies after all other kernels.
         taps: Side of the filter of a motion blur.
-        bicubic: Whether what is neither turned nor sheared is resampled by cubics.
+        bicubic: Whether to use bicubic resampling without rotation or shear.
         back: Whether a blur is along y, and back into the half that it came from.
         others: The first column of each operator's numbers, by the name of its kernel.
     """

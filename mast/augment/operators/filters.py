@@ -242,7 +242,7 @@ class MotionBlur(Operator):
 
     Args:
         taps: Shortest and longest line in pixels of a view of 224, both odd and at least 3. All odd
-            lengths between them are drawn; how far their ends are apart scales with the view.
+            lengths between them are drawn, and scaled with the view.
         angle: Range in degrees.
     """
 

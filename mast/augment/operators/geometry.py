@@ -81,7 +81,8 @@ class RandomResizedCrop(GeometricOperator):
 
     The box has a share `scale` of the area and a ratio drawn log-uniformly from `ratio`; of ten
     candidates the first that fits in the image is taken, else the largest centred box of an allowed
-    ratio. Parameters do not know the image, so the candidates are kept and chosen with the aspect.
+    ratio. Parameters are drawn without the image, so all candidates are stored, and one is chosen
+    by the aspect ratio.
 
     Args:
         scale: Range of the share of the image's area; by default .08 to 1, or .2 to 1 up to 96 px.

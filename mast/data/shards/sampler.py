@@ -1,9 +1,9 @@
-"""In which order samples of shards are seen: a pure function of seed, epoch and batch size.
+"""The order of samples in shards: a pure function of seed, epoch and batch size.
 
-In an epoch the shards are permuted. Their samples, in that order, are a row, which is cut into
-streams of equal length. A batch takes the same number from each stream, so that each shard is read
-from its beginning to its end. What a few batches take from a stream is shuffled. The number of
-processes changes nothing, and nothing is replayed.
+Each epoch permutes the shards, and cuts the sequence of their samples into streams of equal length.
+A batch takes the same number from each stream, so each shard is read from start to end. Samples of
+a few consecutive batches are shuffled. The order does not depend on the number of processes, and
+resuming replays nothing.
 
 Legend: S shards, B batch of all processes, W samples of a stream in a block of batches.
 """
@@ -27,7 +27,7 @@ class ShardSampler:
     Args:
         count_S: Samples of each shard.
         batch_size: The global batch, all processes together.
-        shuffle: Samples in memory, of all streams together.
+        shuffle: Samples in memory, over all streams.
         seed: Seed of the order.
         epoch: From 0.
     """
@@ -40,7 +40,7 @@ class ShardSampler:
 
     @cached_property
     def each(self) -> int:
-        """How many samples of a batch are from one stream."""
+        """Samples per batch from one stream."""
         most = min(STREAMS, -(-len(self.count_S) // LEAST), self.batch_size)
         return next(
             self.batch_size // streams
@@ -50,7 +50,7 @@ class ShardSampler:
 
     @property
     def steps(self) -> int:
-        """Batches in a block, while the samples of the next block are read."""
+        """Batches per shuffled block; the next block is read meanwhile."""
         return max(1, self.shuffle // (2 * self.batch_size))
 
     def blocks(self, step: int = 0) -> Iterator[np.ndarray]:
@@ -61,7 +61,7 @@ class ShardSampler:
         """
         order_S = _order(len(self.count_S), self.seed, self.epoch)
         end_S = self.count_S[order_S].cumsum()
-        # From a place in the row of all permuted shards to the index of a sample.
+        # Maps a position in the sequence of permuted shards to a sample's index.
         shift_S = (self.count_S.cumsum() - self.count_S)[order_S] - end_S + self.count_S[order_S]
         length, width = int(end_S[-1]) * self.each // self.batch_size, self.steps * self.each
         for first in range(step // self.steps * width, length, width):
@@ -75,6 +75,6 @@ class ShardSampler:
 
 
 def _order(count: int, *seed: int) -> np.ndarray:
-    """A permutation, from raw random numbers, which no version of NumPy changes."""
+    """A permutation from raw random numbers, stable across NumPy versions."""
     keys = np.random.PCG64(np.random.SeedSequence([len(seed), *seed])).random_raw(count)
     return np.argsort(keys, kind="stable")

@@ -1,4 +1,4 @@
-"""The images of shards: one by one, or many that lie next to each other at once."""
+"""Images of shards, read one by one or in contiguous ranges."""
 
 import glob
 import hashlib
@@ -44,14 +44,14 @@ _log = logging.getLogger("mast")
 
 @final
 class Shards(Source):
-    """The images of shards, through a table of where they are.
+    """Images of shards, located by a table.
 
-    `index.json` next to the shards, in the format of WebDataset's wids, has the names of the
-    classes and the number of samples of each shard, which is compared with what is there.
+    `index.json` next to the shards, in WebDataset's wids format, has the class names and the
+    number of samples of each shard, which is verified.
 
     Args:
-        spec: `shards:` and a folder, a pattern with `*` or `{000..099}`, or one file; of this
-            machine, or of a store that fsspec knows, such as `s3://bucket/train`.
+        spec: `shards:` and a folder, a pattern with `*` or `{000..099}`, or one file; local or
+            in any store of fsspec, such as `s3://bucket/train`.
         cache: Folder of the table; processes that share it scan once.
     """
 
@@ -63,14 +63,14 @@ class Shards(Source):
             counts, classes, self._version = _read_index(next(iter(found)))
         away = [url for url in counts if url not in found]
         if away and not pattern.endswith(store.ENDING) and not set("*?{") & set(pattern):
-            _log.warning("%s: %d shards that its %s lists are missing, such as %s",
+            _log.warning("%s: %d shards in its %s are missing, such as %s",
                          spec, len(away), INDEX, away[0])  # fmt: skip
         self._shards, self._urls = found, [*found]
         self.table = open_table(spec, found, cache)
         for url, count in zip(found, self.table.count_S.tolist(), strict=True):
             if counts.get(url, count) != count:
                 raise UserError(
-                    f"the shard {url} has {count} samples, and its {INDEX} says {counts[url]}: "
+                    f"the shard {url}: expected {counts[url]} samples, as in {INDEX}, got {count}; "
                     f"restore the shard, or correct {INDEX}"
                 )
         label_N = self.table.label_N
@@ -78,8 +78,7 @@ class Shards(Source):
             label_N, classes = by_number(label_N)
         elif (highest := int(label_N.max())) >= len(classes):
             raise UserError(
-                f"{spec} has images of class {highest}, counted from 0, and its {INDEX} names "
-                f"{len(classes)} classes: name them all, or none"
+                f"{spec}: expected {highest + 1} class names or none in {INDEX}, got {len(classes)}"
             )
         labelled = bool((label_N != UNLABELLED).any())
         self.targets = {TASK: label_N} if labelled else {}
@@ -92,7 +91,7 @@ class Shards(Source):
         return self.table.name(index)
 
     def order_fingerprint(self) -> str:
-        """A hash of file names, sizes, counts and version, which stays if the set is moved.
+        """A hash of file names, sizes, counts and version; unchanged if the set is moved.
 
         An edit that preserves the size of a shard goes unnoticed.
         """
@@ -103,12 +102,12 @@ class Shards(Source):
         return digest.hexdigest()
 
     def fingerprint(self) -> str:
-        """Of all shards, and of their times or whatever else their store says of a version."""
+        """Hash of all shards, including their times or the store's version."""
         states = " ".join(state for _, state in self._shards.values())
         return hash_labels(self.order_fingerprint(), states, self.targets)
 
     def open(self, index: int, page: int = 0) -> Opened:
-        """One image; a canvas in the shape of its original, as large as it can be."""
+        """One image; canvases are stretched back to the original's aspect ratio."""
         content = self.encoded([index])[index]
         image = open_image(io.BytesIO(content), None, page, self.max_pixels)
         aspect = float(self.table.aspect_N[index])
@@ -132,7 +131,7 @@ class Shards(Source):
     def decode(
         self, index: int, content: bytes, side: int, reading: Reading | None
     ) -> tuple[np.ndarray, float]:
-        """The canvas of an image whose file was read."""
+        """The canvas from the bytes of an image."""
         with naming(lambda: self.called(index)), open_image(io.BytesIO(content)) as image:
             self.note(index, image)
             canvas_HWC, aspect = to_canvas(image, side, reading)
@@ -140,7 +139,7 @@ class Shards(Source):
         return canvas_HWC, aspect if np.isnan(known) else known
 
     def encoded(self, indices: Iterable[int]) -> dict[int, bytes]:
-        """The files of images by index; those that are close to each other are read at once."""
+        """Encoded images by index; nearby ones are read in one request."""
         ranges = list[list[int]]()
         for index in sorted(indices):
             end = self.table.at_N[index] + self.table.size_N[index]
@@ -155,7 +154,7 @@ class Shards(Source):
             return {at: of for part in pool.map(self._read, ranges) for at, of in part.items()}
 
     def _read(self, indices: list[int]) -> dict[int, bytes]:
-        """The files of images of one shard, by one range of bytes."""
+        """Encoded images of one shard, by one byte range."""
         url = self._urls[self.table.shard(indices[0])]
         begin_B = self.table.at_N[indices]
         end_B, first = begin_B + self.table.size_N[indices], int(begin_B[0])
@@ -166,7 +165,7 @@ class Shards(Source):
 
 
 def _read_index(shard: str) -> tuple[dict[str, int], tuple[str, ...], str]:
-    """Counts by URL, class names and version from the index next to a shard."""
+    """Sample counts by URL, class names and version, from the index next to a shard."""
     folder = shard[: shard.rfind("/") + 1]
     url = f"{folder}{INDEX}"
     text = store.read_beside(shard, INDEX)
@@ -187,12 +186,12 @@ def _read_index(shard: str) -> tuple[dict[str, int], tuple[str, ...], str]:
 
 
 def open_shards(spec: str, root: Path, download: bool) -> Shards:
-    """Opens a folder, a pattern or a file; the table of its samples is cached in `root`."""
+    """Opens a folder, a pattern or a file; the table is cached in `root`."""
     return Shards(spec, root)
 
 
 def describe_shards(spec: str, _root: Path, _download: bool) -> SetDescription:
-    """The parts of a set: folders `train`, `val` and `test`, or files whose names begin so."""
+    """The parts of a set: folders `train`, `val` and `test`, or files with these prefixes."""
     pattern = spec.removeprefix(SHARDS).rstrip("/")
     place = str(named(pattern)) if store.is_local(pattern) else pattern
     names = dict[str, bool]()  # whether each is a folder

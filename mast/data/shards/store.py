@@ -1,4 +1,4 @@
-"""Shards on this machine or in a store that fsspec knows: which there are, and their bytes."""
+"""List and read shards, local or in any store of fsspec."""
 
 import io
 import logging
@@ -15,12 +15,12 @@ from mast.core.files import named
 from mast.core.threads import Threads, wait
 
 ENDING = ".tar"
-READERS = 32  # shards that are looked at at a time: a store answers many
-WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # before each further try to read a shard
-PATIENCE_S = 30.0  # that a store may take for an answer
-BLOCK = 2**22  # bytes that are asked of a store at a time
-BUFFER = 2**18  # bytes that are read of a file of this machine at a time
-# What stores call the time or the version of a file.
+READERS = 32  # concurrent requests for the state of shards
+WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # seconds before each retry
+PATIENCE_S = 30.0  # seconds to wait for an answer
+BLOCK = 2**22  # bytes per request to a store
+BUFFER = 2**18  # bytes per read of a local file
+# Names of modification time or version in stores.
 _STATES = ("size", "mtime", "ETag", "etag", "LastModified", "Last-Modified", "last_modified",
            "updated", "blob_id")  # fmt: skip
 _log = logging.getLogger("mast")
@@ -28,12 +28,12 @@ Answer = TypeVar("Answer")
 
 
 def is_local(url: str) -> bool:
-    """Whether it is a file of this machine."""
+    """Whether a URL is a local path."""
     return "://" not in url or url.startswith(("file://", "local://"))
 
 
 def find_shards(pattern: str) -> dict[str, tuple[int, str]]:
-    """Size and state of each shard, by its URL; in the order of their names."""
+    """Size and state of each shard by URL, sorted by name."""
     local = is_local(pattern)
     place = str(named(pattern)) if local else pattern
     literal = local and os.path.exists(place)
@@ -49,7 +49,7 @@ def find_shards(pattern: str) -> dict[str, tuple[int, str]]:
             if has_magic(path) and not literal:
                 return dict(system.glob(path, detail=True))
             of = system.info(path)
-            if of["type"] == "directory" or path.endswith("/"):  # one of https:// says no more
+            if of["type"] == "directory" or path.endswith("/"):  # https:// has no listing
                 return {inner["name"]: inner for inner in system.ls(path, detail=True)}
             return {path: of}
 
@@ -70,8 +70,8 @@ def find_shards(pattern: str) -> dict[str, tuple[int, str]]:
         }
     if not found:
         raise UserError(
-            f"shards:{pattern} names no shard: expected files that end in {ENDING}, a folder of "
-            "them, or a pattern such as train-*.tar or train-{000..099}.tar"
+            f"shards:{pattern}: expected files ending in {ENDING}, a folder of "
+            "them, or a pattern such as train-*.tar or train-{000..099}.tar, got no shard"
         )
     return found
 
@@ -79,7 +79,7 @@ def find_shards(pattern: str) -> dict[str, tuple[int, str]]:
 def _asked(
     pattern: str, look: Callable[[str], Mapping[str, Any]], places: Iterable[str]
 ) -> dict[str, Any]:
-    """What a store says of several places, which are asked for at a time."""
+    """Metadata of several files, requested concurrently."""
     with Threads(READERS) as pool:
         answers = pool.map(lambda place: answered(pattern, partial(look, place)), places)
         return {path: of for answer in answers for path, of in answer.items()}
@@ -87,25 +87,25 @@ def _asked(
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Prefix errors of the block with what cannot be done."""
+    """Prefix errors of the block with a description of the failed action."""
     try:
         yield
     except UserError:
         raise
     except ImportError as error:
         raise UserError(f"{what}: {error}; try pip install 'mast-ssl[shards]'") from error
-    except Exception as error:  # each kind of store, and each reader, raises its own
+    except Exception as error:  # each store and reader raises its own types
         raise UserError(f"{what}: {reason_of(error)}") from error
 
 
 def reason_of(error: Exception) -> str:
-    """What a store or a reader raised, in one line."""
+    """The error of a store or a reader, on one line."""
     reason = getattr(error, "strerror", None) or str(error)
     return " ".join(reason.split()) or type(error).__name__
 
 
 def read_beside(shard: str, name: str) -> bytes | None:
-    """A file next to a shard; None where there is none."""
+    """Content of a file next to a shard; None if missing."""
     from fsspec.core import url_to_fs
 
     url = shard[: shard.rfind("/") + 1] + name
@@ -149,7 +149,7 @@ class _StoreFile(io.RawIOBase):
 
 
 def read_range(url: str, at: int, size: int) -> bytes:
-    """Some bytes of a file; a store that fails is asked again, after longer and longer waits."""
+    """Read bytes of a file; retries a failing store with growing pauses."""
     if size <= 0:
         return b""
     if is_local(url):
@@ -171,7 +171,7 @@ def read_range(url: str, at: int, size: int) -> bytes:
             if pause is None:
                 said = f"{url} cannot be read, tried {tries} times: {reason_of(error)}"
                 raise UserError(said) from error
-            _log.warning("%s: %s; tried again in %g s", url, reason_of(error), pause)
+            _log.warning("%s: %s; retrying in %g s", url, reason_of(error), pause)
             wait(threading.Event(), pause)
     raise AssertionError
 
@@ -189,7 +189,7 @@ def _fetched(url: str, at: int, size: int) -> bytes:
 
 
 def answered(url: str, ask: Callable[[], Answer]) -> Answer:
-    """The answer of a store, or TimeoutError: some clients wait for minutes."""
+    """The answer of a store, or TimeoutError, as some clients wait for minutes."""
     if is_local(url):
         return ask()
     done, answer = threading.Event(), Future[Answer]()

@@ -1,4 +1,4 @@
-"""Canvases of shards for a training: read ahead in the order of a `ShardSampler`.
+"""Stream canvases from shards for training, in the order of a `ShardSampler`.
 
 Legend: B batch of one rank.
 """
@@ -25,20 +25,20 @@ from mast.data.shards.sampler import ShardSampler
 from mast.data.shards.source import Shards
 from mast.data.source import SAMPLE
 
-_WATCHED = 4096  # images by which a run is watched
-_FROM = 16  # shards that these are from
-_FEW = 4  # shards by whose images a range is found
-_TELLING = 10  # broken images before their share is judged
+_WATCHED = 4096  # images for online scores
+_FROM = 16  # shards to take them from
+_FEW = 4  # shards to estimate a range from
+_TELLING = 10  # broken images before their share is checked
 _GRAY = 128
 _log = logging.getLogger("mast")
 
 
 @final
 class ShardStream:
-    """Images of shards; a broken one is replaced by another of its batch.
+    """Images of shards; broken ones are replaced by others of the batch.
 
     Attributes:
-        name: What the user called the set.
+        name: The user's name of the set.
         fingerprint: Hash of the images and their order.
         classes: Names of classes by task; empty where there are no labels.
         broken: Images found broken so far.
@@ -68,7 +68,7 @@ class ShardStream:
 
     @cached_property
     def reading(self) -> Reading:
-        """How the files are read, by some images."""
+        """The mapping of file values to pixels, from a sample."""
 
         def sampled() -> Iterator[Opened]:
             for content in self.source.encoded(self._first(_FEW, SAMPLE)).values():
@@ -105,7 +105,7 @@ class ShardStream:
     def batches(
         self, sampler: ShardSampler, start: int, part: slice
     ) -> Iterator[tuple[Canvases, np.ndarray]]:
-        """A part of each batch from a step on, with the indices of its images."""
+        """This rank's part of each batch from a step on, with image indices."""
         with closing(prefetched(self._encoded(sampler, start, part), sampler.steps)) as steps:
             for index_B, encoded in steps:
                 yield self._batch(index_B, self._decode(index_B, encoded))
@@ -131,7 +131,7 @@ class ShardStream:
     def _batch(
         self, index_B: np.ndarray, outcomes: list[Canvas | BrokenImageError]
     ) -> tuple[Canvases, np.ndarray]:
-        """The whole image before a broken one takes its place, or the next; else gray does."""
+        """Replace a broken image by the one before it, the next one, or gray."""
         self._judge([each for each in outcomes if isinstance(each, BrokenImageError)], len(index_B))
         gray = np.full((self.reading.layout.sheets, 1, 1, 3), _GRAY, np.uint8), 1.0
         whole = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, tuple)]
@@ -149,16 +149,16 @@ class ShardStream:
         return canvases, index_B[taken]
 
     def _judge(self, broken: list[BrokenImageError], seen: int) -> None:
-        """Count broken images and warn of them, or stop if there are too many."""
+        """Count broken images; warn, or raise if there are too many."""
         self._seen += seen
         if broken and not self.broken:
-            _log.warning("%s has broken images, which others replace; the first: %s",
+            _log.warning("%s has broken images, which are replaced by others; the first: %s",
                          self.name, broken[0])  # fmt: skip
         self.broken += len(broken)
         most = self.config.max_broken
         judged = self.broken >= _TELLING or most == 0
         if broken and judged and self.broken > most * self._seen:
             raise UserError(
-                f"data.max_broken is {most:g}, but {self.broken} of the {self._seen} images of "
-                f"{self.name} read so far are broken; the last: {broken[-1]}"
+                f"data.max_broken: expected {most:g} or less, got {self.broken} of {self._seen} "
+                f"images of {self.name} broken so far; the last: {broken[-1]}"
             )

@@ -1,7 +1,7 @@
-"""Where each sample is: a tar is a folder with offsets, scanned once.
+"""The position of each sample in the shards, found by scanning each tar once.
 
-The table is cached as arrays of a mapped file, six gigabytes for a hundred million samples.
-`mast shard` writes it next to the shards, which then need no scan.
+The table is cached as a mapped file, six gigabytes for a hundred million samples. `mast shard`
+writes it next to the shards, which then need no scan.
 
 Legend: S shards, N samples.
 """
@@ -42,13 +42,13 @@ class SampleTable:
     """Every sample of a set of shards.
 
     Attributes:
-        count_S: int64, samples of each shard.
+        count_S: int64, number of samples of each shard.
         at_N: int64, first byte in its tar.
         size_N: int64, bytes.
-        label_N: int64, number of the class; -1 where there is none.
-        aspect_N: float32, width / height of the original of a canvas; NaN of a whole image.
-        end_N: int64, where the name of each ends in `names`.
-        names: uint8, of the originals where `mast shard` wrote the shards, else shard and key.
+        label_N: int64, class number; -1 without one.
+        aspect_N: float32, width / height of a canvas's original; NaN for a whole image.
+        end_N: int64, end of each name in `names`.
+        names: uint8, names of originals if `mast shard` wrote the shards, else shard and key.
     """
 
     count_S: np.ndarray
@@ -77,10 +77,10 @@ class SampleTable:
 
 
 def open_table(name: str, found: Found, cache: Path) -> SampleTable:
-    """The table next to shards or in the cache, or a new one if there is none or shards changed.
+    """The table next to the shards or in the cache; scans the shards if missing or outdated.
 
     Args:
-        name: What the user calls the set.
+        name: The user's name of the set.
         found: The shards.
         cache: Folder of tables; processes that share it scan once.
     """
@@ -97,8 +97,8 @@ def open_table(name: str, found: Found, cache: Path) -> SampleTable:
             table = join([*track(parts, f"scanning {name}", len(found), "shards")])
         if not len(table):
             raise UserError(
-                f"{name} has no image: {len(found)} shards were searched for files that end "
-                f"in {', '.join(extensions())}"
+                f"{name}: expected images in {len(found)} shards, with names ending "
+                f"in {', '.join(extensions())}, got none"
             )
         try:
             write_tensors(file, _tensors(table), {"state": _state(found, moved=False)})
@@ -117,7 +117,7 @@ def _tensors(table: SampleTable) -> dict[str, torch.Tensor]:
 
 
 def _state(found: Found, moved: bool) -> str:
-    """A hash of shards as they are, or of what stays if they are moved: their names and sizes."""
+    """A hash of the shards, or only of their names and sizes, which do not change if moved."""
     shards = sorted(
         (posixpath.basename(url), size, "") if moved else (url, size, state)
         for url, (size, state) in found.items()
@@ -127,7 +127,7 @@ def _state(found: Found, moved: bool) -> str:
 
 
 def _read(file: Path, found: Found, moved: bool) -> SampleTable | None:
-    """The table of shards as they are; None where there is none, or none that can be right."""
+    """The stored table of the current shards; None if missing, damaged or outdated."""
     if not file.is_file():
         return None
     try:
@@ -141,7 +141,7 @@ def _read(file: Path, found: Found, moved: bool) -> SampleTable | None:
 
 
 def _written(file: Path, found: Found) -> SampleTable | None:
-    """The table next to shards, which is downloaded to a file; None where there is none."""
+    """The table next to the shards, downloaded to a file; None if missing."""
     shard = next(iter(found))
     if is_local(shard):
         return _read(Path(shard).parent / TABLE, found, moved=True)

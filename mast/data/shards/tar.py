@@ -1,7 +1,7 @@
-"""Tars, read by Python's `tarfile`, and the samples in them, as WebDataset groups files.
+"""Read tars with Python's `tarfile`, and group files into samples as WebDataset does.
 
-`tarfile` stops silently at a damaged header or where the file is cut, so what follows the last
-member is checked here.
+`tarfile` stops silently at damaged headers and truncation, so the end of the archive is checked
+here.
 """
 
 import functools
@@ -18,22 +18,22 @@ from typing import IO, NamedTuple
 
 from mast.data.formats import extensions
 
-CANVAS = "canvas."  # how the ending of a canvas begins, in shards that `mast shard` wrote
+CANVAS = "canvas."  # prefix of a canvas's extension, in shards of `mast shard`
 _NAME = re.compile(r"(?s)((?:.*/)?[^/.]+)\.([^/]*)")  # key and ending, at the first dot of the name
-_META = re.compile(r"__[^/]*__($|/)")  # members that are no samples, as WebDataset has it
-_LARGEST = 2**30  # bytes of an image
-_TEXT = 2**20  # bytes of other content
+_META = re.compile(r"__[^/]*__($|/)")  # members that are no samples, as in WebDataset
+_LARGEST = 2**30  # most bytes of an image
+_TEXT = 2**20  # most bytes of other content
 
 
 class Sample(NamedTuple):
     """An image of a tar.
 
     Attributes:
-        name: Of the original, where `mast shard` wrote the tar; else the tar and the key.
+        name: Name of the original if `mast shard` wrote the tar; else the tar and the key.
         at: First byte of the encoded file.
-        size: Its bytes; 0 where it is no plain file, or is too large.
-        label: Number of its class; -1 where it has none.
-        aspect: Width / height of the original of a canvas; NaN where the image is whole.
+        size: Bytes of the file; 0 if it is no plain file, or too large.
+        label: Class number; -1 without one.
+        aspect: Width / height of a canvas's original; NaN for a whole image.
     """
 
     name: str
@@ -45,37 +45,37 @@ class Sample(NamedTuple):
 
 @functools.cache
 def _image_endings() -> tuple[str, ...]:
-    """Of the images of samples; where a sample has several, the first one counts."""
+    """Entries of the images of samples; of several in one sample, the first counts."""
     known = [ending.removeprefix(".") for ending in extensions()]
     return (*(CANVAS + ending for ending in known), *known)
 
 
 def tar_members(file: IO[bytes]) -> Iterator[TarInfo]:
-    """All files of a tar, which may be read elsewhere between two members."""
+    """All members of a tar; the caller may read elsewhere in between."""
     with tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
         for member in tar:
             tar.members = []  # type: ignore[attr-defined]  # else it holds all of them
             if member.size < 0:
-                raise ReadError(f"it is damaged: {member.name} has a size of {member.size}")
+                raise ReadError(f"damaged: {member.name} has a size of {member.size}")
             if not member.isdir():
                 yield member
         file.seek(tar.offset)
         length = 0
         while rest := file.read(_TEXT):
             if rest.strip(b"\0"):
-                raise ReadError(f"it is damaged at byte {tar.offset:,}, or another tar follows")
+                raise ReadError(f"damaged at byte {tar.offset:,}, or another tar follows")
             length += len(rest)
     if length < 2 * BLOCKSIZE:
-        raise ReadError(f"it is cut short: no two empty blocks, which end a tar, follow byte "
+        raise ReadError(f"cut short: expected two empty blocks, which end a tar, after byte "
                         f"{tar.offset:,}")  # fmt: skip
 
 
 def tar_samples(file: IO[bytes], url: str) -> Iterator[Sample]:
-    """The samples with an image: files with one name up to its first dot; others are left out."""
+    """Samples with an image: files with equal names up to the first dot."""
     seen, stem = set[str](), PurePosixPath(url).stem
     for key, group in groupby(_named(file), lambda part: part[0]):
         if key in seen:
-            raise ReadError(f"the files of {key} are not adjacent: write them one after the other")
+            raise ReadError(f"the files of {key} must be adjacent")
         seen.add(key)
         members, texts = dict[str, TarInfo](), {"cls": b"", "json": b""}
         for _, ending, member in group:
@@ -96,7 +96,7 @@ def tar_samples(file: IO[bytes], url: str) -> Iterator[Sample]:
 
 
 def _named(file: IO[bytes]) -> Iterator[tuple[str, str, TarInfo]]:
-    """The files of samples, by key and ending."""
+    """Files of samples, by key and extension."""
     for member in tar_members(file):
         hidden = _META.match(member.name) or member.name.rpartition("/")[2].startswith(".")
         if not hidden and (parts := _NAME.fullmatch(member.name)):
@@ -104,12 +104,12 @@ def _named(file: IO[bytes]) -> Iterator[tuple[str, str, TarInfo]]:
 
 
 def _plain_size(member: TarInfo) -> int:
-    """The bytes of a file; 0 of a link and of one with holes."""
+    """Size of a file; 0 for links and sparse files."""
     return member.size if member.isreg() and not member.issparse() else 0
 
 
 def _label(text: bytes) -> int:
-    """The class number in a text; -1 if it is no whole number from 0."""
+    """Parse a class number; -1 if it is no whole number from 0."""
     with suppress(ValueError):
         if 0 <= (label := int(text)) < 2**63:
             return label
@@ -117,7 +117,7 @@ def _label(text: bytes) -> int:
 
 
 def _known(text: bytes) -> tuple[float, str | None]:
-    """Aspect ratio and name of the original of a canvas, where its JSON has them."""
+    """Aspect ratio and name of a canvas's original, if its JSON has them."""
     try:
         known = json.loads(text)
         aspect, name = float(known["aspect"]), known["name"]

@@ -42,7 +42,7 @@ def require_tools() -> None:
 
 
 class AveragePrecision:
-    """Collects what was found image by image, then compares it with what is annotated.
+    """Collects detections image by image, then compares them with annotations.
 
     What is found within a crowd counts neither for nor against a detector. Difficult objects are
     treated as crowds of one: VOC would match them by the same overlap as others, so that a box far

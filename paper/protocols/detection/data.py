@@ -42,7 +42,7 @@ class ObjectData:
 
     @property
     def images(self) -> str:
-        """A hash of which images are tested and of what they show."""
+        """Hash of the test images' names and annotations."""
         names = [self.test.identifier(index) for index in range(len(self.test))]
         return identity(names, self.test.multilabels)
 

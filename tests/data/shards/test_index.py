@@ -48,7 +48,7 @@ def test_shards_that_are_not_there_are_told_of_and_never_looked_for(tmp_path, ca
     assert len(Shards(f"shards:{root}/*.tar", tmp_path / "cache")) == 3
     assert not caplog.records
     assert len(Shards(f"shards:{root}", tmp_path / "cache")) == 3
-    assert "4 shards that its index.json lists are missing" in caplog.text
+    assert "4 shards in its index.json are missing" in caplog.text
 
 
 @pytest.mark.parametrize("said", [0, 2, 4])
@@ -56,14 +56,14 @@ def test_an_index_that_says_another_count_is_named(tmp_path, said):
     root = write_shards(tmp_path / "set", 3)
     entry = {"url": "train-000.tar", "nsamples": said}
     (root / "index.json").write_text(json.dumps({"shardlist": [entry]}))
-    with pytest.raises(UserError, match=rf"train-000\.tar has 3 samples, .* says {said}"):
+    with pytest.raises(UserError, match=rf"train-000\.tar: expected {said} samples, .* got 3"):
         Shards(f"shards:{root}", tmp_path)
 
 
 def test_a_class_that_the_index_does_not_name_is_refused(tmp_path):
     root = write_shards(tmp_path / "set", 9)  # of three classes
     (root / "index.json").write_text('{"shardlist": [], "classes": ["a", "b"]}')
-    message = r"set has images of class 2, counted from 0, and its index\.json names 2 classes"
+    message = r"set: expected 3 class names or none in index\.json, got 2"
     with pytest.raises(UserError, match=message):
         Shards(f"shards:{root}", tmp_path)
 
@@ -102,12 +102,12 @@ def test_over_http(tmp_path):
     ("name", "says"),
     [
         ("shards:{root}/nowhere", "cannot be found"),
-        ("shards:{root}/empty", "names no shard"),
-        ("shards:{root}/*.tar", "names no shard"),
+        ("shards:{root}/empty", "got no shard"),
+        ("shards:{root}/*.tar", "got no shard"),
         ("shards:nonsense://x/y.tar", "Protocol not known: nonsense"),
         ("shards:{root}/{{a", "cannot be found"),
         ("shards:{root}/broken", r"the shard .*broken/a\.tar cannot be read"),
-        ("shards:{root}/none", "has no image"),
+        ("shards:{root}/none", "expected images in"),
     ],
 )
 def test_what_is_no_set_of_shards_is_refused(tmp_path, name, says):

@@ -53,7 +53,7 @@ def test_shards_of_a_store_are_those_of_a_folder(s3, tmp_path, monkeypatch):
         assert one.canvases.values_T.equal(other.canvases.values_T)
     for name, says in (
         ("s3://shards/nowhere", "cannot be found"),
-        ("s3://other/*.tar", "names no shard"),
+        ("s3://other/*.tar", "got no shard"),
     ):
-        with pytest.raises(UserError, match=f"shards:{re.escape(name)} {says}"):
+        with pytest.raises(UserError, match=f"shards:{re.escape(name)}.* {says}"):
             Shards(f"shards:{name}", tmp_path)

@@ -131,5 +131,5 @@ def test_what_is_no_sample_is_left_out(tmp_path):
 
 def test_shards_without_an_image_end_in_one_line(tmp_path):
     spec = packed(tmp_path / "set", "a.txt", ".hidden.png")
-    with pytest.raises(UserError, match="has no image: 1 shards"):
+    with pytest.raises(UserError, match="expected images in 1 shards"):
         open_source(spec, tmp_path)
