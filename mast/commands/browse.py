@@ -1,22 +1,16 @@
-"""A page on which a set of images is searched, and what counts is chosen by a click."""
+"""A page on which a set is searched, and what counts is chosen by a click."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from mast.commands.common import command, open_search, or_default
-from mast.core.errors import UserError
-from mast.core.files import out_file
+from mast.commands.common import command, open_search, opened, or_default
+from mast.commands.duplicates import copies_view, groups_of
+from mast.commands.outliers import labels_of, outlier_views
+from mast.core.errors import UserError, counted
+from mast.core.files import named, out_file
 from mast.core.kinds import Device, EncoderLike
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from mast.data import CanvasSet
-
-MOST = 5000  # photos on a page
+from mast.core.table import images_of
 
 
 @command
@@ -31,68 +25,62 @@ def browse(
     untrained: bool = False,
     max_broken: float = 1.0,
 ) -> Path:
-    """Write a page of photos on which you choose what counts: neighbors, a map, copies, outliers.
+    """Write a page to search photos on, where you choose what counts; and open it.
 
-    The page is one file that loads nothing. Each property (color, orientation, position, …) can be
-    ignored or matched; the page then ranks all photos again. Above 5,000 photos, a sample is shown.
+    Click a photo to see its neighbors, then ignore or match its properties: color, orientation,
+    position, focus, noise, parts. The page also has a map, copies, outliers and, in a set with
+    labels, labels that may be wrong. It is one file, which you can send: it loads nothing.
 
     Args:
+        data: The photos; of more than 5,000, a random sample is shown.
         out: The page, an .html.
 
     Returns:
         The page.
     """
     encoder = or_default(encoder, data)
-    from mast.page import is_page
+    from mast.page import Searched, is_page, write_gallery
 
     page = out_file(out, {".html": is_page}, "out")
     import numpy as np
-
-    from mast.encoders.load import EncoderOptions
-    from mast.invariance.choice import DEPTHS, InvarianceChoice
-    from mast.invariance.measure import FEWEST
-    from mast.invariance.reduced import reduced
-    from mast.page.browse import Found, write_browser
-
-    options = EncoderOptions(encoder, size, weights, download, untrained)
-    by, canvases = open_search(options, data, InvarianceChoice(space=DEPTHS), device, max_broken)
-    if by.adapted is None:
-        raise UserError(f"data: expected {FEWEST} photos or more, got {len(canvases)}")
-    lead = f"{len(canvases):,} photos of {canvases.name}."
-    if len(canvases) > MOST:
-        lead = f"{MOST:,} of {len(canvases):,} photos of {canvases.name}, drawn at random."
-        drawn = np.random.default_rng(0).permutation(len(canvases))[:MOST]
-        canvases = canvases.part(np.sort(drawn), canvases.name)
-    features_NF = by.depths(canvases)
-    last_ND = features_NF[:, -by.adapted.depths.widths[-1] :]
-    found = Found(_copies(canvases, last_ND), _outliers(canvases, last_ND), [])
-    space = reduced(features_NF, by.adapted.subspaces)
-    write_browser(page, str(canvases.name), lead, canvases, space, found)
-    return page
-
-
-def _copies(canvases: CanvasSet, features_ND: Tensor) -> list[list[dict[str, Any]]]:
-    """Groups of copies, those of certain copies first."""
-    from itertools import groupby
-
-    from mast.search.duplicates import copies_within
-
-    groups = [
-        [{"at": copy.position, "level": copy.level, "changes": copy.changes} for copy in group]
-        for _, group in groupby(copies_within(canvases, features_ND), lambda copy: copy.group)
-    ]
-    levels = ("first", "exact", "near", "edited")
-    return sorted(groups, key=lambda group: max(levels.index(each["level"]) for each in group))
-
-
-def _outliers(canvases: CanvasSet, features_ND: Tensor) -> Sequence[tuple[int, float]]:
-    """Photos and their distances, the farthest first."""
-    import numpy as np
     import torch
 
-    from mast.search.duplicates import first_copies
+    from mast.data import split_cut
+    from mast.encoders.load import EncoderOptions
+    from mast.evaluation.label_errors import checked_labels
+    from mast.invariance.choice import DEPTHS, InvarianceChoice
+    from mast.invariance.measure import FEWEST
+    from mast.page.gallery import PHOTOS
+    from mast.search.duplicates import copies_within, first_copies
     from mast.search.outliers import distances
+    from mast.search.preference import preferred
+    from mast.search.reduced import reduced
 
-    once_B, of_N = map(torch.from_numpy, np.unique(first_copies(canvases), return_inverse=True))
-    value_N = distances(features_ND[once_B], features_ND, of_N).numpy()
-    return [(at, round(float(value_N[at]), 3)) for at in (-value_N).argsort(kind="stable").tolist()]
+    options = EncoderOptions(encoder, size, weights, download, untrained)
+    by, photos = open_search(options, data, InvarianceChoice(space=DEPTHS), device, max_broken)
+    if by.adapted is None:
+        raise UserError(f"data: expected {FEWEST} photos or more, got {len(photos)}")
+    images = lead = images_of(photos.name, len(photos), photos.skipped)
+    if len(photos) > PHOTOS:
+        lead += f"; {PHOTOS:,} of them, drawn at random"
+        drawn = np.random.default_rng(0).permutation(len(photos))[:PHOTOS]
+        photos = photos.part(np.sort(drawn))
+    features_NF = by.depths(photos)
+    space = reduced(features_NF, by.adapted.subspaces)
+    features_ND = features_NF[:, -by.adapted.depths.widths[-1] :]
+    order_N = preferred(photos, "largest", named(split_cut(str(data))[0]), None)
+    ordered = photos.part(order_N)
+    groups = groups_of([*copies_within(ordered, features_ND[order_N])], ordered)
+    views = [copies_view(groups, ordered, f"{counted(len(groups), 'group')} of copies.")]
+    first_N = first_copies(photos)
+    once_B, of_N = map(torch.from_numpy, np.unique(first_N, return_inverse=True))
+    distance_N = distances(features_ND[once_B], features_ND, of_N).numpy()
+    labelled = labels_of(photos)
+    checked = labelled and checked_labels(photos.units, *labelled, features_ND, first_N, 0)
+    views += outlier_views(photos, distance_N, checked, images)
+    lead += (
+        f". Of the ten nearest, {100 * space.agreement:.1f} % are so by unrounded features, too."
+    )
+    title = photos.name.rstrip("/").rpartition("/")[2]
+    write_gallery(page, title, views, Searched(photos, space), lead)
+    return opened(page)

@@ -6,7 +6,9 @@ import functools
 import inspect
 import os
 import re
+import sys
 import textwrap
+import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from mast.data import CanvasSet
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import InvarianceChoice, SearchEncoder
-    from mast.page import GalleryRow
+    from mast.page import View
 
 
 Encoder = later("mast.invariance.encoder", "Encoder")
@@ -130,6 +132,14 @@ def listing_file(out: str | Path | None, *columns: str | tuple[str, ...]) -> Pat
     return None if out is None else out_file(out, kinds)
 
 
+def opened(page: Path) -> Path:
+    """A page, which opens in a browser if the command was called on a screen."""
+    screen = sys.platform in ("darwin", "win32") or "DISPLAY" in os.environ
+    if screen and sys.stdout.isatty():
+        webbrowser.open(page.resolve().as_uri())
+    return page
+
+
 def write_arrays(path: Path, save: Callable[..., None], arrays: Mapping[str, Any]) -> None:
     """Write arrays atomically, with `numpy.savez` or a function like it."""
 
@@ -141,16 +151,12 @@ def write_arrays(path: Path, save: Callable[..., None], arrays: Mapping[str, Any
 
 
 def write_listing(
-    file: Path | None,
-    columns: Columns,
-    title: str,
-    lead: str,
-    rows: Callable[[], Sequence[GalleryRow]],
+    file: Path | None, columns: Columns, title: str, views: Callable[[], Sequence[View]]
 ) -> None:
-    """Write a listing as a table, or as a page of rows of images."""
+    """Write a listing as a table, or as a page of images."""
     from mast.page import write_gallery
 
     if file is not None and file.suffix == ".html":
-        write_gallery(file, title, lead, rows())
+        write_gallery(file, title, views())
     elif file is not None:
         write_table(file, columns)

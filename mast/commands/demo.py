@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlencode
 
 from rich.box import SIMPLE
 
 from mast.commands.adapt import adapt
-from mast.commands.common import command
+from mast.commands.common import command, opened
 from mast.commands.pretrain import pretrain
 from mast.core.files import out_folder
 from mast.core.kinds import Device
 from mast.core.table import Shown, TextTable
 
 if TYPE_CHECKING:
-    import numpy as np
+    from torch import Tensor
 
     from mast.data import CanvasSet
+    from mast.invariance.adapted import Adapted
 
 RECIPE, VIEWS, BATCH, SIZE = "mast_c5_small", "forget_some_color", 128, 32
 ENCODER = {  # a narrow ResNet-10, which is pretrained in a minute on two cores
@@ -34,31 +36,23 @@ OBJECTIVE = {"prediction": {"weight": 1.5}}  # with 1, color left the output in 
 MEASURED = ("color_jitter", "rotate", "horizontal_flip", "translate_x", "translate_y")
 LOOKED_AT = 512  # generated images that adapt measures
 TASKS = ("color", "orientation", "position")  # of generated images, in the table
-SHOWN, NEAREST, IN_ROW = 4, 10, 7
+NEAREST = 10
 
 TITLE = "One encoder: you choose what counts as similar"
-LEAD = (
-    "Each row shows which of {count:,} images are nearest to the outlined one. The encoder is "
-    "always the same; only what is ignored or matched changes."
-)
+LEAD = "{count:,} generated images. Choose what counts: the encoder stays the same."
 
 
 class Way(NamedTuple):
-    """A choice to ignore and match, and the heading of its rows; no rows without a heading."""
+    """What is ignored or matched in a row of the table."""
 
     name: str
-    heading: str = ""
     ignore: str = ""
     match: str = ""
 
 
 WAYS = (
-    Way("output", "Nothing chosen: a bit of everything"),
-    Way("ignore color", "Ignore color: same orientation and place, any color", ignore="color"),
-    Way("match color", "Match color: same color, anything else", match="color"),
-    Way("match orientation", "Match orientation: looks the same way, in any color",
-        match="orientation"),
-    Way("match position", match="position"),
+    Way("output"), Way("ignore color", ignore="color"), Way("match color", match="color"),
+    Way("match orientation", match="orientation"), Way("match position", match="position"),
 )  # fmt: skip
 
 
@@ -67,7 +61,7 @@ class DemoResult(Shown):
     """What the demonstration measured."""
 
     adapted: Path  # the folder of the adapted encoder, which `--ignore` and `--match` take
-    page: Path  # queries and their neighbours
+    page: Path  # on which the images are searched
     # Percent of the ten nearest images that have the query's label, by way and task.
     shares: Mapping[str, Mapping[str, float]]
 
@@ -108,11 +102,12 @@ def demo(
     """
     import numpy as np
 
-    from mast.page import GalleryRow, Item, write_gallery
+    from mast.page import Searched, write_gallery
     from mast.recipes import configure
+    from mast.search.reduced import reduced
 
     folder = out_folder(out)
-    to, page, data = folder / "adapted", folder / "neighbours.html", f"toys@train:{images}"
+    to, page, data = folder / "adapted", folder / "photos.html", f"toys@train:{images}"
     config = configure(
         RECIPE, out=str(folder / "run"), data=data, views=VIEWS, size=SIZE, encoder=ENCODER,
         objective=OBJECTIVE, epochs=epochs, batch_size=BATCH, seed=seed, device=device,
@@ -120,60 +115,58 @@ def demo(
     )  # fmt: skip
     run = pretrain(config).path
     adapt(data, run, LOOKED_AT, to, operators=MEASURED, device=device, seed=seed)
-    canvases, near = _searched(to, f"toys@test:{images // 4}", device)
-    rows = list[GalleryRow]()
-    for at in np.flatnonzero(canvases.targets["sharpness"] == 0)[:SHOWN].tolist():
-        part = _described(canvases, at)
-        for way in filter(lambda way: way.heading, near):
-            found = [Item(canvases, of, "") for of in near[way][at, :IN_ROW].tolist()]
-            rows.append(GalleryRow(way.heading, [Item(canvases, at, "", True), *found], part))
-            part = ""
-    write_gallery(page, TITLE, LEAD.format(count=len(canvases)), rows)
-    return DemoResult(to, page, _shares(canvases, near))
+    adapted, canvases, features_NF = _opened(to, f"toys@test:{images // 4}", device)
+    names = [_described(canvases, at) for at in range(len(canvases))]
+    first = names[int(np.argmin(canvases.targets["sharpness"]))]
+    shown = Searched(
+        replace(canvases, identifiers=names), reduced(features_NF, adapted.subspaces),
+        urlencode({"photo": first}),
+    )  # fmt: skip
+    write_gallery(page, TITLE, [], shown, LEAD.format(count=len(canvases)))
+    return DemoResult(to, opened(page), _shares(canvases, adapted, features_NF))
 
 
-def _searched(folder: Path, data: str, device: Device) -> tuple[CanvasSet, dict[Way, np.ndarray]]:
-    """The images, and for each way the positions (N, K) of each image's nearest images."""
-    import numpy as np
-
+def _opened(folder: Path, data: str, device: Device) -> tuple[Adapted, CanvasSet, Tensor]:
+    """The adapted encoder, images and their features of all stages."""
     from mast.core.compute import Compute
     from mast.core.launch import find_device
     from mast.data import DataConfig, open_canvas
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import DEPTHS, InvarianceChoice, load_search_encoder
-    from mast.search.nearest import nearest
 
     by = load_search_encoder(
         EncoderOptions(folder), InvarianceChoice(space=DEPTHS), Compute(find_device(device))
     )
-    adapted = by.adapted
-    assert adapted is not None
-    canvases = open_canvas(DataConfig(data), adapted.size, model=adapted.depths)
-    features_NF, last = by.depths(canvases), adapted.depths.widths[-1]
-    near = {}
+    assert by.adapted is not None
+    canvases = open_canvas(DataConfig(data), by.adapted.size, model=by.adapted.depths)
+    return by.adapted, canvases, by.depths(canvases)
+
+
+def _shares(
+    canvases: CanvasSet, adapted: Adapted, features_NF: Tensor
+) -> dict[str, dict[str, float]]:
+    """Percent of nearest images with the query's label, by way and task, and by chance."""
+    import torch
+
+    from mast.search.nearest import nearest
+
+    labels = {task: torch.from_numpy(canvases.targets[task]) for task in TASKS}
+    shares = {"chance": {task: 100 / len(canvases.classes[task]) for task in TASKS}}
     for way in WAYS:
-        x_ND = features_NF[:, -last:]
+        x_ND = features_NF[:, -adapted.depths.widths[-1] :]
         if way.ignore or way.match:
             x_ND = adapted.space(way.ignore, way.match)(features_NF)
-        found_NK = nearest(x_ND, x_ND, min(NEAREST + 1, len(x_ND)))[1].tolist()
-        others = [[of for of in found_K if of != at] for at, found_K in enumerate(found_NK)]
-        near[way] = np.array([of_one[:NEAREST] for of_one in others])
-    return canvases, near
-
-
-def _shares(canvases: CanvasSet, near: Mapping[Way, np.ndarray]) -> dict[str, dict[str, float]]:
-    """Percent of nearest images with the query's label, by way and task, and by chance."""
-    import numpy as np
-
-    labels = {task: np.asarray(canvases.targets[task]) for task in TASKS}
-    shares = {"chance": {task: 100 / len(canvases.classes[task]) for task in TASKS}}
-    for way, near_NK in near.items():
-        shares[way.name] = {task: 100 * float((of_N[near_NK] == of_N[:, None]).mean())
-                            for task, of_N in labels.items()}  # fmt: skip
+        near_NK = nearest(x_ND, x_ND, min(NEAREST + 1, len(x_ND)))[1]
+        others_NK = near_NK != torch.arange(len(x_ND))[:, None]
+        others_NK &= others_NK.cumsum(dim=1) <= NEAREST
+        same = {task: of_N[near_NK] == of_N[:, None] for task, of_N in labels.items()}
+        shares[way.name] = {
+            task: 100 * float(same_NK[others_NK].float().mean()) for task, same_NK in same.items()
+        }
     return shares
 
 
 def _described(canvases: CanvasSet, at: int) -> str:
-    """A caption for a generated image."""
+    """A name for a generated image."""
     names = {task: names[canvases.targets[task][at]] for task, names in canvases.classes.items()}
-    return "{color} {shape} that looks to the {orientation}".format_map(names).capitalize()
+    return f"{at} {names['color']} {names['shape']} that looks to the {names['orientation']}"

@@ -30,7 +30,7 @@ from mast.core.table import Listing, images_of, safe_cell
 
 if TYPE_CHECKING:
     from mast.data import CanvasSet
-    from mast.page import GalleryRow
+    from mast.page import View
     from mast.search.duplicates import Copy
 
 
@@ -152,7 +152,7 @@ def duplicates(
             len(rejected) - len(apart), len(rejected), not_copies, canvases.name,
         )  # fmt: skip
     found = copies_within(canvases, features_ND, level, above, apart, fixed, strict)
-    groups = _groups(found, canvases, apart_of)
+    groups = groups_of(found, canvases, apart_of)
     columns = _columns(groups, canvases)
     counts = Counter(columns["level"])
     of_levels = [f"{counts[each]:,} {each}" for each in LEVELS[: LEVELS.index(level) + 1]]
@@ -167,7 +167,7 @@ def duplicates(
         summary += "." if place is None else " stay; --keep folder:NAME moves them."
     if flat := sum(copy.is_flat for group in groups for copy in group):
         summary += f" {flat:,} with too little detail to be verified: look at them."
-    write_listing(file, columns, "Copies", summary, lambda: _rows(groups, canvases))
+    write_listing(file, columns, "Copies", lambda: [copies_view(groups, canvases, summary)])
     if listed is not None:
         _write_list(listed, groups, canvases)
     if place is not None:
@@ -176,7 +176,9 @@ def duplicates(
     return Listing(columns, sections, file, picture=Thumbnails(canvases), hidden=FACTS)
 
 
-def _groups(found: Sequence[Copy], canvases: CanvasSet, reference: Path | None) -> list[Group]:
+def groups_of(
+    found: Sequence[Copy], canvases: CanvasSet, reference: Path | None = None
+) -> list[Group]:
     """Groups of copies, certain ones first; with a reference only groups that contain it."""
     groups = [[*copies] for _, copies in groupby(found, key=lambda copy: copy.group)]
     if reference is not None:
@@ -302,9 +304,9 @@ def _fixed(ignore: Sequence[str], match: Sequence[str]) -> tuple[set[str], set[s
     return properties - of(ignore) if ignore else set(), of(match)
 
 
-def _rows(groups: Sequence[Group], canvases: CanvasSet) -> list[GalleryRow]:
-    """A row for each group, for the page."""
-    from mast.page import GalleryRow, Item
+def copies_view(groups: Sequence[Group], canvases: CanvasSet, lead: str) -> View:
+    """A row for each group, for a page."""
+    from mast.page import GalleryRow, Item, View
     from mast.search.preference import date_of
 
     rows = []
@@ -323,4 +325,4 @@ def _rows(groups: Sequence[Group], canvases: CanvasSet) -> list[GalleryRow]:
             items.append(Item(canvases, copy.position, caption, copy.level == "first", pair))
         heading = " · ".join(filter(None, [f"Group {number}", _conflict(group, canvases)]))
         rows.append(GalleryRow(heading, items))
-    return rows
+    return View("Copies", lead, rows, has_copies=True)

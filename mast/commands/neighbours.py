@@ -74,7 +74,7 @@ def neighbours(
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import InvarianceChoice
     from mast.invariance.pairs import is_weights, write_weights
-    from mast.page import GalleryRow, Item, Thumbnails
+    from mast.page import GalleryRow, Item, Thumbnails, View
     from mast.search.nearest import nearest
 
     pairs = {"same": _pairs("same", same), "different": _pairs("different", different)}
@@ -128,17 +128,17 @@ def neighbours(
     chosen = "".join(f"; {kind}: {', '.join(names)}" for kind, names in words.items())
     images = images_of(canvases.name, len(canvases), canvases.skipped)
 
-    def shelves() -> list[GalleryRow]:
+    def view() -> list[View]:
         shown = dict[str, list[Item]]()
         for name, own in positions.items():
             source, at = (others, outside.index(name)) if own is None else (canvases, own)
             assert source is not None
             near = [Item(canvases, of, f"{cosine:.3f}") for of, cosine in found[name]]
             shown[name] = [Item(source, at, "the query", True), *near]
-        return [GalleryRow(name, items) for name, items in shown.items()]
+        lead = f"The {k} nearest of {images}, by cosine{chosen}."
+        return [View("Nearest", lead, [GalleryRow(*of_one) for of_one in shown.items()])]
 
-    lead = f"The {k} nearest of {images}, by cosine{chosen}."
-    write_listing(file, columns, "Nearest images", lead, shelves)
+    write_listing(file, columns, "Nearest images", view)
     sections = {
         f"Nearest to {name}": range(at * k, at * k + k) for at, name in enumerate(positions)
     }

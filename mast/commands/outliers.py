@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mast.data import CanvasSet
     from mast.evaluation.label_errors import Checked
-    from mast.page import GalleryRow
+    from mast.page import View
 
 
 _log = logging.getLogger("mast")
@@ -97,7 +97,7 @@ def outliers(
             bank = bank.part(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
         reading = bank.reading if bank.reading.layout.deep else None
     canvases = by.opened(photos, reading)
-    labelled = _labels(canvases, target) if labels else None
+    labelled = labels_of(canvases, target) if labels else None
     features_ND, first_N = by.features(canvases).to(by.encoder.device), np.arange(len(canvases))
     if labelled is not None or bank is None:
         first_N = first_copies(canvases)
@@ -117,7 +117,9 @@ def outliers(
     return _listed(canvases, distance_N, checked, file)
 
 
-def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequence[str]] | None:
+def labels_of(
+    canvases: CanvasSet, target: str | None = None
+) -> tuple[np.ndarray, Sequence[str]] | None:
     """The labels to check, and the class names; None if there are no labels."""
     from mast.data import UNLABELLED
 
@@ -141,7 +143,7 @@ def _listed(
     file: Path | None,
 ) -> Listing:
     """All images, the farthest first, in a table or on a page."""
-    from mast.page import GalleryRow, Item, Thumbnails
+    from mast.page import Thumbnails
     from mast.search.outliers import rescaled
 
     order_N = (-distance_N).argsort(kind="stable")
@@ -158,17 +160,31 @@ def _listed(
     ordered = {name: [values[at] for at in order_N] for name, values in ranked.items()}
     columns = with_broken(ordered, canvases.skipped)
 
-    def rows() -> list[GalleryRow]:
-        """A row of the farthest, then one for each label and its suggested replacement."""
-        far = [Item(canvases, at, f"distance {distance_N[at]:.3g}") for at in order_N.tolist()]
-        items = {FARTHEST: far}
-        for at in suspects:
-            label, suggested, quality = (of[at] for of in about.values())
-            item = Item(canvases, at, f"quality {quality:.2f}")
-            items.setdefault(f"Labelled {label}, perhaps {suggested}", []).append(item)
-        return [GalleryRow(each, of) for each, of in items.items()]
-
-    lead = f"{images_of(canvases.name, len(canvases), canvases.skipped)}. The farthest come "
-    lead += "first." + (f" Then {checked.heading}." if checked is not None else "")
-    write_listing(file, columns, "Outliers", lead, rows)
+    images = images_of(canvases.name, len(canvases), canvases.skipped)
+    write_listing(
+        file, columns, "Outliers", lambda: outlier_views(canvases, distance_N, checked, images)
+    )
     return Listing(columns, sections, file, picture=Thumbnails(canvases))
+
+
+def outlier_views(
+    canvases: CanvasSet, distance_N: np.ndarray, checked: Checked | None, images: str
+) -> list[View]:
+    """The farthest images of a set and, if labels were checked, the suspects, for a page."""
+    from mast.page import GalleryRow, Item, View
+
+    order_N = (-distance_N).argsort(kind="stable").tolist()
+    far = [Item(canvases, at, f"distance {distance_N[at]:.3g}") for at in order_N]
+    views = [
+        View("Outliers", f"{images}, the farthest from all others first.", [GalleryRow("", far)])
+    ]
+    if checked is not None:
+        rows = dict[str, list[Item]]()
+        for at in checked.suspects:
+            label, suggested, quality = (of[at] for of in checked.columns.values())
+            item = Item(canvases, at, f"quality {quality:.2f}")
+            rows.setdefault(f"Labelled {label}, perhaps {suggested}", []).append(item)
+        views.append(
+            View("Labels", f"{checked.heading}.", [GalleryRow(*row) for row in rows.items()])
+        )
+    return views

@@ -1,19 +1,32 @@
-"""A page of found images, row by row: neighbors, copies or outliers."""
+"""A page of photos: rows of what was found and, with features, all photos and their neighbors."""
 
+import base64
+import io
+import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
+from markupsafe import Markup
 from PIL import Image
+from torch import Tensor
 
-from mast.data import CanvasSet
-from mast.page.html import FOLDER, SIDE, Block, Picture, Section, jpeg, write_page
+from mast.core.errors import visible
+from mast.core.files import as_unicode
+from mast.data import UNLABELLED, CanvasSet
+from mast.page.html import FOLDER, POLICY, SIDE, hashed, jpeg, rendered
+from mast.search.reduced import Reduced
 
-ROWS = 200  # on a page
-ITEMS = 100  # in a row
-IMAGES = 2000  # on a page, which then has less than 10 MB
+PHOTOS = 5000  # on a page, which then has less than 25 MB
+ITEMS = 500  # in a row
+SHEET = 10  # photos along a side of a sheet
+QUALITY = 65
+SIDES = {300: 256, 1200: SIDE, PHOTOS: 96}  # pixels of a thumbnail, by how many there are at most
+SCRIPTS = ("state", "tiles", "rows", "views", "main")
 
 
 class Item(NamedTuple):
@@ -21,7 +34,7 @@ class Item(NamedTuple):
 
     canvases: CanvasSet
     position: int
-    caption: str  # "" for neither caption nor name
+    caption: str
     is_query: bool = False  # whether the row is about this image
     # Two names to write into a table if the image is ticked as no copy; without them, no box.
     pair: tuple[str, ...] = ()
@@ -32,7 +45,23 @@ class GalleryRow(NamedTuple):
 
     heading: str
     items: Sequence[Item]
-    part: str = ""  # heading of the section that this row starts
+
+
+class View(NamedTuple):
+    """Rows under one title, and a sentence on what they show."""
+
+    title: str
+    lead: str
+    rows: Sequence[GalleryRow]
+    has_copies: bool = False  # whether the images to keep of each row are ticked
+
+
+class Searched(NamedTuple):
+    """A set whose photos are ranked by any choice of properties."""
+
+    canvases: CanvasSet
+    space: Reduced
+    start: str = ""  # what is seen first, as in the page's address: "photo=a.jpg&match=color"
 
 
 @dataclass(frozen=True)
@@ -47,55 +76,122 @@ class Thumbnails:
 
     def __call__(self, name: str) -> str:
         at = self._places.get(name)
-        return "" if at is None else jpeg(thumbnail(Item(self.canvases, at, "")))
+        return "" if at is None else jpeg(thumbnail(self.canvases, at, SIDE))
 
 
-def write_gallery(out: Path, title: str, lead: str, rows: Sequence[GalleryRow]) -> None:
-    """Write a page of thumbnails that needs no network.
-
-    Images with a `pair` have a checkbox; a button saves the table of ticked pairs.
+def write_gallery(
+    out: Path, title: str, views: Sequence[View], searched: Searched | None = None, lead: str = ""
+) -> None:
+    """Write a page that loads nothing and needs no server.
 
     Args:
         out: The page.
         title: Its heading.
+        views: Rows of images: at most 500 in a row, and 5,000 photos on the page.
+        searched: The photos to choose from; without it, the page has rows only.
         lead: A sentence on what the page shows.
-        rows: The first 200 are shown, at most 100 images of each and 2,000 in all.
     """
-    has_boxes = any(item.pair for row in rows for item in row.items)
-    has_parts = any(row.part for row in rows)
-    sections = [Section("", [("lead", lead), *([("save", "")] if has_boxes else [])])]
-    left = IMAGES
-    for at, row in enumerate(rows):
-        items = row.items[: min(ITEMS, left)]
-        left -= len(items)
-        if at == ROWS or not items:
-            more = f"And {len(rows) - at:,} more rows; write a table to see them."
-            sections.append(Section("", [("note", more)]))
+    photos = {} if searched is None else {
+        (searched.canvases.name, name): (searched.canvases, at)
+        for at, name in enumerate(searched.canvases.identifiers)
+    }  # fmt: skip
+    places = {photo: at for at, photo in enumerate(photos)}
+    shown = [_view(view, photos, places) for view in views]
+    side = next((side for most, side in SIDES.items() if len(photos) <= most), SIDES[PHOTOS])
+    every = [*photos.values()]
+    side = min(side, 2 + max((int(of.pixels.size_N2[at].max()) for of, at in every), default=side))
+    sheets = [_sheet(every[start : start + SHEET**2], side)
+              for start in range(0, len(every), SHEET**2)]  # fmt: skip
+    style = "".join((FOLDER / name).read_text("utf-8") for name in ("base.css", "gallery.css"))
+    style += "".join(f".sheet-{at} {{ background-image: url({each}); }}\n"
+                     for at, each in enumerate(sheets))  # fmt: skip
+    script, worker = (
+        "\n".join((FOLDER / "scripts" / f"{name}.js").read_text("utf-8") for name in names)
+        for names in (SCRIPTS, ("space",))
+    )
+    data = {
+        "names": [visible(as_unicode(name)) for _, name in photos],
+        "labels": [_label(*photo) for photo in every],
+        "views": shown,
+        "start": "" if searched is None else searched.start,
+        "space": None if searched is None else _space(searched.space),
+    }
+    policy = f"{POLICY}script-src '{hashed(script)}' blob:; worker-src blob:; base-uri 'none'; "
+    rendered(
+        out, "gallery.html.jinja", title=title, lead=lead, policy=f"{policy}form-action 'none'",
+        style=Markup(style), data=Markup(json.dumps(data).replace("<", "\\u003c")),
+        script=Markup(script), worker=Markup(worker),
+    )  # fmt: skip
+
+
+def _view(view: View, photos: dict[Any, Any], places: dict[Any, int]) -> dict[str, Any]:
+    """A view as the page reads it; its photos are added to those of the page."""
+    rows = list[dict[str, Any]]()
+    for row in view.rows:
+        tiles = list[dict[str, Any]]()
+        for canvases, position, caption, is_query, pair in row.items[:ITEMS]:
+            photo = canvases.name, canvases.identifiers[position]
+            if photo not in photos and len(photos) == PHOTOS:
+                break
+            photos.setdefault(photo, (canvases, position))
+            at = places.setdefault(photo, len(places))
+            tiles.append({"at": at, "caption": visible(caption), "query": is_query, "pair": pair})
+        if not tiles:
             break
-        blocks: list[Block] = [("heading", row.heading)] if has_parts else []
-        blocks.append(("gallery", {"pictures": [*map(_picture, items)]}))
-        if (more_items := len(row.items) - len(items)) > 0:
-            blocks.append(("note", f"And {more_items:,} more images; write a table to see them."))
-        if row.part or not has_parts:
-            sections.append(Section(row.part or row.heading, blocks))
-        else:  # rows of the previous section
-            sections[-1] = Section(sections[-1].title, [*sections[-1].blocks, *blocks])
-    script = (FOLDER / "gallery.js").read_text("utf-8") if has_boxes else ""
-    write_page(out, title, sections, script)
+        more = len(row.items) - len(tiles)
+        rows.append({"heading": visible(row.heading), "tiles": tiles, "more": more})
+    return {"title": view.title, "lead": visible(view.lead), "rows": rows,
+            "more": len(view.rows) - len(rows), "copies": view.has_copies}  # fmt: skip
 
 
-def _picture(item: Item) -> Picture:
-    name = item.canvases.identifiers[item.position]
-    label = f"{name}: {item.caption}" if item.caption else name
-    source = jpeg(thumbnail(item))
-    return Picture(source, label, label if item.caption else "", item.is_query, item.pair)
+def _label(canvases: CanvasSet, at: int) -> str:
+    """The first label of an image, or ""."""
+    for task, label_N in canvases.targets.items():
+        return "" if label_N[at] == UNLABELLED else visible(canvases.classes[task][label_N[at]])
+    return ""
 
 
-def thumbnail(item: Item) -> Image.Image:
-    """The image with its own aspect ratio, at most `SIDE` pixels high and wide."""
-    canvases = item.canvases.batch([item.position])
-    canvas_HWC, aspect = canvases.image(0).numpy(), float(canvases.aspect_B[0])
-    side = min(SIDE, max(canvas_HWC.shape))
+def _space(space: Reduced) -> dict[str, Any]:
+    """Features and choices as the page reads them."""
+    features, properties, lengths, maps, places, every, _ = space
+    return {
+        "features": _packed(features.values),
+        "scale": _packed(features.scale),
+        "properties": {
+            name: {"factor": _packed(each.factor.values), "scale": _packed(each.factor.scale),
+                   "floor": each.floor}
+            for name, each in properties.items()
+        },
+        "lengths": _packed(torch.stack([*lengths])),
+        "maps": _packed(torch.stack([each.values for each in maps])),
+        "mapScale": _packed(torch.stack([each.scale for each in maps])),
+        "places": _packed((255 * torch.stack([*places])).round().byte()),
+        "axes": len(features.scale), "every": every,
+    }  # fmt: skip
+
+
+def _packed(numbers: Tensor) -> str:
+    """Numbers as text."""
+    return base64.b64encode(zlib.compress(numbers.contiguous().numpy().tobytes(), 9)).decode()
+
+
+def _sheet(photos: Sequence[tuple[CanvasSet, int]], side: int) -> str:
+    """A hundred photos as one image, as a data URI: each whole, on a transparent square."""
+    sheet = Image.new("RGBA", (SHEET * side, SHEET * side))
+    for place, (canvases, at) in enumerate(photos):
+        image = thumbnail(canvases, at, side - 2)  # so that no neighbor shows at the edge
+        row, column = divmod(place, SHEET)
+        corner = column * side + (side - image.width) // 2, row * side + (side - image.height) // 2
+        sheet.paste(image, corner)
+    content = io.BytesIO()
+    sheet.save(content, "WEBP", quality=QUALITY)
+    return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode()}"
+
+
+def thumbnail(canvases: CanvasSet, at: int, side: int) -> Image.Image:
+    """An image with its own aspect ratio, within a square."""
+    batch = canvases.batch([at])
+    canvas_HWC, aspect = batch.image(0).numpy(), float(batch.aspect_B[0])
     width, height = side * min(1.0, aspect), side * min(1.0, 1 / aspect)
     size = (max(1, round(width)), max(1, round(height)))
     return Image.fromarray(canvas_HWC).resize(size, Image.Resampling.LANCZOS)

@@ -30,25 +30,11 @@ class Section(NamedTuple):
     blocks: Sequence[Block]
 
 
-class Picture(NamedTuple):
-    """An image of a gallery."""
-
-    source: str  # its data URI
-    label: str  # for readers who cannot see it
-    caption: str = ""
-    is_query: bool = False
-    pair: tuple[str, ...] = ()  # names for the table of pairs, if the image has a checkbox
-
-
-def write_page(out: Path, title: str, sections: Sequence[Section], script: str = "") -> None:
-    """Write a page of sections, with at most one script."""
-    allowed = f"script-src '{hashed(script)}'; " if script else ""
-    policy = f"{POLICY}{allowed}base-uri 'none'; form-action 'none'"
-    style = Markup((FOLDER / "page.css").read_text("utf-8"))
-    rendered(
-        out, "page.html.jinja", title=title, sections=sections, policy=policy, style=style,
-        script=Markup(script),
-    )  # fmt: skip
+def write_page(out: Path, title: str, sections: Sequence[Section]) -> None:
+    """Write a page of sections, without scripts."""
+    style = Markup("".join((FOLDER / name).read_text("utf-8") for name in ("base.css", "page.css")))
+    policy = f"{POLICY}base-uri 'none'; form-action 'none'"
+    rendered(out, "page.html.jinja", title=title, sections=sections, policy=policy, style=style)
 
 
 def hashed(script: str) -> str:

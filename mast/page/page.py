@@ -19,7 +19,7 @@ from mast.evaluation.compare import compare
 from mast.evaluation.result import Result, results_in
 from mast.evaluation.verdict import started_from_weights
 from mast.methods import METHODS, collapse_signs
-from mast.page.html import Block, Picture, Section, jpeg, write_page
+from mast.page.html import Block, Section, jpeg, write_page
 from mast.page.tables import all_measures, main_measures, of_grid
 
 COLLAPSED_RANK = 2.0  # below it, all embeddings lie on a line
@@ -127,9 +127,10 @@ def _blocks(entry: Entry[Analysis], file: Path) -> list[Block]:
 
 
 def _gallery(gallery: Gallery) -> dict[str, Any]:
-    pictures = []
-    for picture_PP3, caption in zip(gallery.pictures_NPP3, gallery.captions, strict=True):
-        pictures.append(Picture(jpeg(Image.fromarray(picture_PP3)), caption, caption))
+    pictures = [
+        {"source": jpeg(Image.fromarray(picture_PP3)), "caption": caption}
+        for picture_PP3, caption in zip(gallery.pictures_NPP3, gallery.captions, strict=True)
+    ]
     return {"pictures": pictures, "columns": gallery.columns}
 
 

@@ -1,0 +1,114 @@
+"use strict";
+// Runs in a worker: the nearest photos by any choice. mast/search/reduced.py says what the numbers
+// are. N photos, R axes, M rows of a factor, J axes of a match; a choice is a number with a bit for
+// each property.
+const ROUNDS = 300, ACCURACY = 1e-9; // of the squared residual
+let opened, matched = { choice: 0 };
+
+async function unpacked(text, kind) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new kind(await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer());
+}
+
+async function open({ axes, features, scale, properties, lengths, maps, mapScale, places }) {
+  const factors = Object.values(properties).map(async ({ factor, scale, floor }) => ({ floor, values: await unpacked(factor, Int8Array), scale: await unpacked(scale, Float32Array) }));
+  const values = await unpacked(features, Int8Array);
+  return {
+    axes, photos: values.length / axes, choices: 2 ** factors.length, values,
+    scale: await unpacked(scale, Float32Array),
+    factors: await Promise.all(factors),
+    lengths: await unpacked(lengths, Float32Array),
+    maps: await unpacked(maps, Int8Array), mapScale: await unpacked(mapScale, Float32Array),
+    places: await unpacked(places, Uint8Array),
+  };
+}
+
+// What is left of a query: floor (W + floor)^-1 of its features, by conjugate gradients, where W is
+// the second moment of what is ignored.
+function whitened(query_R, parts) {
+  const floor = parts.reduce((sum, part) => sum + part.floor, 0), axes = query_R.length;
+  const left = new Float64Array(axes), residual = query_R.map((value) => value * floor), step = Float64Array.from(residual);
+  const squared = (vector) => vector.reduce((sum, value) => sum + value * value, 0);
+  let size = squared(residual);
+  for (let round = 0, goal = size * ACCURACY; round < ROUNDS && size > goal; round++) {
+    const moved = step.map((value) => value * floor);
+    for (const { values, scale } of parts) {
+      for (let row = 0, at = 0; row < scale.length; row++, at += axes) {
+        let along = 0;
+        for (let r = 0; r < axes; r++) along += values[at + r] * step[r];
+        along *= scale[row] ** 2;
+        for (let r = 0; r < axes; r++) moved[r] += along * values[at + r];
+      }
+    }
+    let curve = 0;
+    for (let r = 0; r < axes; r++) curve += step[r] * moved[r];
+    const rate = size / curve;
+    for (let r = 0; r < axes; r++) {
+      left[r] += rate * step[r];
+      residual[r] -= rate * moved[r];
+    }
+    const before = size;
+    size = squared(residual);
+    for (let r = 0; r < axes; r++) step[r] = residual[r] + (size / before) * step[r];
+  }
+  return left;
+}
+
+// Sums over the axes (…, N) of features times numbers (…, R).
+function projected(rows, weight) {
+  const { axes, photos, values, scale } = opened;
+  const sums = Array.from({ length: rows }, () => new Float32Array(photos));
+  for (let r = 0; r < axes; r++) {
+    const of = values.subarray(r * photos, (r + 1) * photos);
+    for (let row = 0; row < rows; row++) {
+      const times = weight(row, r) * scale[r], into = sums[row];
+      for (let n = 0; n < photos; n++) into[n] += times * of[n];
+    }
+  }
+  return sums;
+}
+
+// Directions of all photos (J, N) by what is matched.
+function directions(choice) {
+  const { axes, choices, maps, mapScale, photos } = opened;
+  const rows = mapScale.length / (choices - 1), first = (choice - 1) * rows;
+  const along = projected(rows, (row, r) => maps[(first + row) * axes + r] * mapScale[first + row]);
+  for (let n = 0; n < photos; n++) {
+    const length = Math.hypot(...along.map((row) => row[n])) || 1;
+    for (const row of along) row[n] /= length;
+  }
+  return along;
+}
+
+// All other photos and their cosines, the nearest first.
+function nearest(query, ignored, match) {
+  const { axes, photos, values, scale, factors, lengths } = opened;
+  let cosine;
+  if (match) {
+    if (matched.choice !== match) matched = { choice: match, along: directions(match) };
+    cosine = new Float32Array(photos);
+    for (const row of matched.along) row.forEach((value, n) => (cosine[n] += value * row[query]));
+  } else {
+    const own = Float64Array.from({ length: axes }, (_, r) => values[r * photos + query] * scale[r]);
+    const parts = factors.filter((_, at) => (ignored >> at) & 1), left = parts.length ? whitened(own, parts) : own;
+    const length = lengths.subarray(ignored * photos, (ignored + 1) * photos);
+    cosine = projected(1, (_, r) => left[r])[0].map((dot, n) => dot / (length[query] * length[n] || 1));
+  }
+  const others = Array.from(cosine, (value, n) => [n, value]).filter(([n]) => n !== query);
+  return others.sort((one, other) => other[1] - one[1] || one[0] - other[0]);
+}
+
+function map(ignored, match) {
+  const { choices, places } = opened, count = places.length / (2 * choices - 1);
+  const at = match ? choices + match - 1 : ignored;
+  return places.subarray(at * count, (at + 1) * count);
+}
+
+let queue = Promise.resolve(); // one request after the other
+self.onmessage = ({ data: { number, name, values } }) => {
+  queue = queue.then(async () => {
+    if (name === "open") opened = await open(...values);
+    const found = name === "open" ? null : { nearest, map }[name](...values);
+    self.postMessage({ number, found });
+  });
+};
