@@ -1,5 +1,7 @@
 """A run folder that looks trained, measured and analyzed, without any training; and its page."""
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -75,6 +77,24 @@ def look_into(run: RunFolder, names: Sequence[str], operators: tuple[str, ...] =
     subject = replace(subject, name=run.path.name, log=run.read_metrics(), images=images)
     with patch("mast.analyses.figure.write_atomically"):  # the .png, which no page shows
         insights_of(subject, asked, run.analysis)
+
+
+def check_colors(page: Any, scheme: str) -> None:
+    """An open page is light or dark, and its text stands out."""
+    ground, ink = page.evaluate(
+        "(({backgroundColor, color}) => [backgroundColor, color])(getComputedStyle(document.body))"
+    )
+    lightness = [sum(map(int, each.strip("rgb()").split(","))) for each in (ground, ink)]
+    assert (lightness[0] > lightness[1]) == (scheme == "light")
+    assert abs(lightness[0] - lightness[1]) > 400
+
+
+def shown_on(file: Path) -> dict[str, Any]:
+    """What a page of photos shows, as its script reads it."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', file.read_text())
+    assert found is not None
+    shown: dict[str, Any] = json.loads(found[1])
+    return shown
 
 
 class Page(HTMLParser):

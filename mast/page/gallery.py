@@ -14,6 +14,7 @@ import torch
 from markupsafe import Markup
 from PIL import Image
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from mast.core.errors import visible
 from mast.core.files import as_unicode
@@ -25,7 +26,7 @@ PHOTOS = 5000  # on a page, which then has less than 25 MB
 ITEMS = 500  # in a row
 SHEET = 10  # photos along a side of a sheet
 QUALITY = 65
-SIDES = {300: 256, 1200: SIDE, PHOTOS: 96}  # pixels of a thumbnail, by how many there are at most
+SIDES = {300: 256, 1200: SIDE, 5000: 96}  # pixels of a thumbnail, by how many there are at most
 SCRIPTS = ("state", "tiles", "rows", "views", "main")
 
 
@@ -97,7 +98,7 @@ def write_gallery(
     }  # fmt: skip
     places = {photo: at for at, photo in enumerate(photos)}
     shown = [_view(view, photos, places) for view in views]
-    side = next((side for most, side in SIDES.items() if len(photos) <= most), SIDES[PHOTOS])
+    side = next(side for most, side in SIDES.items() if len(photos) <= most)
     every = [*photos.values()]
     side = min(side, 2 + max((int(of.pixels.size_N2[at].max()) for of, at in every), default=side))
     sheets = [_sheet(every[start : start + SHEET**2], side)
@@ -163,8 +164,8 @@ def _space(space: Reduced) -> dict[str, Any]:
             for name, each in properties.items()
         },
         "lengths": _packed(torch.stack([*lengths])),
-        "maps": _packed(torch.stack([each.values for each in maps])),
-        "mapScale": _packed(torch.stack([each.scale for each in maps])),
+        "maps": _packed(pad_sequence([each.values for each in maps], batch_first=True)),
+        "mapScale": _packed(pad_sequence([each.scale for each in maps], batch_first=True)),
         "places": _packed((255 * torch.stack([*places])).round().byte()),
         "axes": len(features.scale), "every": every,
     }  # fmt: skip

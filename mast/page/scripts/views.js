@@ -6,6 +6,7 @@ let shown = SHOWN; // photos that are laid out so far
 const inWords = () => {
   const { ignored, matched } = state;
   if (matched.length) return `by ${matched.join(" and ")} alone`;
+  if (ignored.length === PROPERTIES.length) return "however they were edited";
   return ignored.length ? `whatever the ${ignored.join(" and ")}` : "as the encoder sees them";
 };
 
@@ -17,8 +18,8 @@ async function photosView() {
   }
   const near = (await ask("nearest", state.query, bits(state.ignored), bits(state.matched))).filter(([at]) => isFound(at));
   return [
-    line(`Nearest to ${DATA.names[state.query]}, ${inWords()}, by cosine.`),
-    tiles([tile(state.query, "chosen"), ...near.slice(0, NEAREST).map(([at, cosine]) => tile(at, cosine.toFixed(2)))]),
+    line(`The nearest ${inWords()}, by cosine.`),
+    tiles([tile(state.query, DATA.names[state.query]), ...near.slice(0, NEAREST).map(([at, cosine]) => tile(at, cosine.toFixed(2)))]),
   ];
 }
 

@@ -1,0 +1,116 @@
+"""How fast the page of `mast browse` is, and whether it finds what Python finds.
+
+    python benchmarks/browse.py FOLDER [FOLDER ...] [--queries 20]
+
+Each folder's page is written and opened in Chromium (pip install -e '.[browser]'). Recorded: its
+size; milliseconds to the first view and, for each choice, from a switch to the new neighbors; and
+the share of the ten nearest photos that `mast neighbours` finds, too. A minute a thousand photos
+once their features are cached, on one core.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from measure import RESULTS
+from playwright.sync_api import Page, sync_playwright
+
+import mast
+from mast.commands.common import open_search
+from mast.core.checkpoint import write_json
+from mast.core.run import provenance
+from mast.encoders.load import EncoderOptions
+from mast.invariance.choice import DEPTHS, InvarianceChoice
+from mast.models import DEFAULT
+from mast.search.nearest import nearest
+
+NEAREST = 10
+CHROMIUM = os.environ.get("MAST_CHROMIUM") or shutil.which("chromium")
+SWITCHED = """async ([ignored, matched]) => {
+    const start = performance.now(), before = document.body.dataset.drawn;
+    change({ ignored, matched });
+    while (document.body.dataset.drawn === before) await new Promise((go) => setTimeout(go, 1));
+    return performance.now() - start;
+}"""
+FOUND = """async ([queries, ignored, matched]) => {
+    const found = [];
+    for (const at of queries) {
+        found.push((await ask("nearest", at, bits(ignored), bits(matched))).slice(0, 10).map(([n]) => n));
+    }
+    return found;
+}"""
+
+
+def choices(properties: list[str]) -> list[tuple[list[str], list[str]]]:
+    """All sets of properties to ignore, then all to match."""
+    some = [[*names] for count in range(len(properties) + 1)
+            for names in combinations(properties, count)]  # fmt: skip
+    return [*((names, []) for names in some), *(([], names) for names in some[1:])]
+
+
+def measured(folder: str, file: Path, page: Page, queries: int) -> dict[str, Any]:
+    """Size, times and agreement of one page."""
+    start = time.perf_counter()
+    mast.browse(folder, out=file)
+    written = time.perf_counter() - start
+    start = time.perf_counter()
+    page.goto(file.as_uri())
+    page.wait_for_function("document.body.dataset.drawn")
+    first = time.perf_counter() - start
+    choice = InvarianceChoice(space=DEPTHS)
+    by, photos = open_search(EncoderOptions(DEFAULT, None, None, False, False), folder, choice, "cpu", 1)
+    assert by.adapted is not None
+    features_NF = by.depths(photos)
+    names = page.evaluate("DATA.names")
+    asked = sorted(random.Random(0).sample(range(len(names)), min(queries, len(names))))
+    of_page = [photos.identifiers.index(name) for name in names]
+    page.evaluate("change({ query: 0 })")
+    page.evaluate(SWITCHED, [[], []])
+    times: dict[str, list[float]] = {"ignored": [], "matched": []}
+    shares: dict[str, list[float]] = {"ignored": [], "matched": []}
+    for ignored, matched in choices(page.evaluate("PROPERTIES")):
+        kind = "matched" if matched else "ignored"
+        times[kind].append(page.evaluate(SWITCHED, [ignored, matched]))
+        space = by.adapted.space(ignored, matched)
+        moved_NJ = space(features_NF)[of_page]
+        exact = nearest(moved_NJ, moved_NJ[asked], NEAREST + 1)[1].tolist()
+        found = page.evaluate(FOUND, [asked, ignored, matched])
+        own = [[n for n in near if n != at][:NEAREST] for at, near in zip(asked, exact, strict=True)]
+        same = [len({*one} & {*other}) / NEAREST for one, other in zip(own, found, strict=True)]
+        shares[kind].append(statistics.mean(same))
+    return {
+        "photos": len(names), "megabytes": file.stat().st_size / 1e6, "seconds_to_write": written,
+        "ms_to_first_view": 1000 * first,
+        **{f"ms_{kind}": {"median": statistics.median(each), "most": max(each)}
+           for kind, each in times.items()},
+        **{f"agreement_{kind}": {"mean": statistics.mean(each), "least": min(each)}
+           for kind, each in shares.items()},
+        "agreement": statistics.mean(shares["ignored"] + shares["matched"]),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folders", nargs="+")
+    parser.add_argument("--queries", type=int, default=20)
+    given = parser.parse_args()
+    found = {}
+    with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for folder in given.folders:
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            found[Path(folder).name] = measured(folder, Path(place, "page.html"), page, given.queries)
+            print(Path(folder).name, found[Path(folder).name], flush=True)
+            page.close()
+    write_json(RESULTS / "browse.json", {"pages": found, "provenance": provenance()})
+
+
+if __name__ == "__main__":
+    main()
