@@ -42,7 +42,8 @@ SWITCHED = """async ([ignored, matched]) => {
 FOUND = """async ([queries, ignored, matched]) => {
     const found = [];
     for (const at of queries) {
-        found.push((await ask("nearest", at, bits(ignored), bits(matched))).slice(0, 10).map(([n]) => n));
+        const near = await ask("nearest", at, bits(ignored), bits(matched));
+        found.push(near.slice(0, 10).map(([n]) => n));
     }
     return found;
 }"""
@@ -65,7 +66,9 @@ def measured(folder: str, file: Path, page: Page, queries: int) -> dict[str, Any
     page.wait_for_function("document.body.dataset.drawn")
     first = time.perf_counter() - start
     choice = InvarianceChoice(space=DEPTHS)
-    by, photos = open_search(EncoderOptions(DEFAULT, None, None, False, False), folder, choice, "cpu", 1)
+    by, photos = open_search(
+        EncoderOptions(DEFAULT, None, None, False, False), folder, choice, "cpu", 1
+    )
     assert by.adapted is not None
     features_NF = by.depths(photos)
     names = page.evaluate("DATA.names")
@@ -82,7 +85,9 @@ def measured(folder: str, file: Path, page: Page, queries: int) -> dict[str, Any
         moved_NJ = space(features_NF)[of_page]
         exact = nearest(moved_NJ, moved_NJ[asked], NEAREST + 1)[1].tolist()
         found = page.evaluate(FOUND, [asked, ignored, matched])
-        own = [[n for n in near if n != at][:NEAREST] for at, near in zip(asked, exact, strict=True)]
+        own = [
+            [n for n in near if n != at][:NEAREST] for at, near in zip(asked, exact, strict=True)
+        ]
         same = [len({*one} & {*other}) / NEAREST for one, other in zip(own, found, strict=True)]
         shares[kind].append(statistics.mean(same))
     return {
@@ -97,7 +102,9 @@ def measured(folder: str, file: Path, page: Page, queries: int) -> dict[str, Any
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("folders", nargs="+")
     parser.add_argument("--queries", type=int, default=20)
     given = parser.parse_args()
@@ -106,7 +113,9 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for folder in given.folders:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
-            found[Path(folder).name] = measured(folder, Path(place, "page.html"), page, given.queries)
+            found[Path(folder).name] = measured(
+                folder, Path(place, "page.html"), page, given.queries
+            )
             print(Path(folder).name, found[Path(folder).name], flush=True)
             page.close()
     write_json(RESULTS / "browse.json", {"pages": found, "provenance": provenance()})

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from written.beyond import beyond
-from written.clean import edits, label_errors, photos_measured, search
+from written.clean import edits, label_errors, page, photos_measured, search
 from written.detection import detection
 from written.faults import faults
 from written.forgetting import forgetting
@@ -39,7 +39,7 @@ PARTS = {
     },
     "docs/clean.md": {
         "photos_measured": photos_measured, "ways": ways, "pairs": pairs, "search": search,
-        "edits": edits,
+        "page": page, "edits": edits,
         "found": found, "label_errors": label_errors,
     },
     "docs/evaluation.md": {"known": known, "coverage": coverage, "detection": detection},

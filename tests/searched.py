@@ -21,11 +21,11 @@ def searched(count: int) -> tuple[Tensor, Subspaces]:
     """Features (N, F), and operators of three properties that move some of their axes."""
     draw = torch.Generator().manual_seed(0)
     features_NF = torch.randn(count, 64, generator=draw) * torch.tensor([5.0, 3.0, *[0.7] * 62])
-    changed = {}
+    few_NF, changed = features_NF[:120], {}
     for at, name in enumerate(OPERATORS):
         mix_FF = torch.randn(12, 64, generator=draw)
-        changed[name] = features_NF + (features_NF[:, at * 12 : at * 12 + 12] ** 2 - 1) @ mix_FF / 8
-    return features_NF, Subspaces.of(features_NF, changed, WIDTHS)
+        changed[name] = few_NF + (few_NF[:, at * 12 : at * 12 + 12] ** 2 - 1) @ mix_FF / 8
+    return features_NF, Subspaces.of(few_NF, changed, WIDTHS)
 
 
 def searched_page(file: Path, count: int) -> tuple[CanvasSet, Tensor, Subspaces]:

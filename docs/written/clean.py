@@ -123,6 +123,23 @@ def edits() -> str:
     )
 
 
+def page() -> str:
+    """How large and how fast the page is, and how well it agrees with Python."""
+    rows = []
+    for each in _read("browse")["pages"].values():
+        slow = [f"{each[kind]['median']:.0f} ({each[kind]['most']:.0f})"
+                for kind in ("ms_ignored", "ms_matched")]  # fmt: skip
+        rows.append((f"{each['photos']:,}", f"{each['megabytes']:.1f}",
+                     f"{each['ms_to_first_view']:.0f}", *slow,
+                     f"{100 * each['agreement']:.1f}"))  # fmt: skip
+    heads = ("photos", "MB", "first view (ms)", "ignore (ms)", "match (ms)", "agreement (%)")
+    return (
+        f"{as_markdown(Grid(heads, tuple(rows)))}\n\nFrom a switch to the new neighbors: median and "
+        "slowest of all choices, one core. Agreement: ten nearest photos that `mast neighbours` "
+        "finds, too; numbers on the page are rounded to a byte."
+    )
+
+
 def _judged() -> str:
     """What is found of the copies that people judged."""
     found = {row["tool"]: row for row in _read("judged_pairs")["rows"]}

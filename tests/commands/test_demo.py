@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 import pytest
+from pages import shown_on
 from rich.console import Console
 
 import mast
@@ -26,7 +27,8 @@ def test_demo_says_what_neighbours_share_by_each_way(tmp_path: Path) -> None:
     shown = narrow.file.getvalue()  # type: ignore[attr-defined]
     assert "color orientation position" in shown  # none is cut short
     assert "mast neighbours FOLDER" in str(result.shown()[-1])
-    page = result.page.read_text()
-    assert "Lime ring that looks to the upper right" in page
-    assert page.count("Match color: same color") == 4
-    assert "Match position" not in page  # it is not matched well
+    page = shown_on(result.page)
+    assert len(page["names"]) == 64
+    assert any("lime ring that looks to the upper right" in name for name in page["names"])
+    assert page["space"]["properties"].keys() == {"color", "orientation", "position"}
+    assert page["start"].startswith("photo=")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pages import shown_on
 from PIL import Image
 from tiny import Pooled
 from torch import Tensor, nn
@@ -124,9 +125,9 @@ def test_changed_labels_are_found(write_images: Callable[..., Path], tmp_path: P
     assert np.isnan(quality["rare/one.jpg"])
     assert all(path.startswith(f"{label}/") for path, label in
                zip(columns["path"], columns["label"], strict=True))  # fmt: skip
-    text = page.read_text()
-    assert "Labelled class1, perhaps class0" in text
-    assert "Farthest from all others" in text
+    far, suspects = shown_on(page)["views"]
+    assert len(far["rows"][0]["tiles"]) == len(columns["path"])
+    assert suspects["rows"][0]["heading"] == "Labelled class1, perhaps class0"
 
 
 @pytest.mark.parametrize("copies", [0, 1, 5])

@@ -25,7 +25,7 @@ def test_it_finds_what_the_spaces_find_and_knows_how_often() -> None:
         (unit_NJ := normalize(moved_NJ, dim=1)) @ unit_NJ.T
         for moved_NJ in ((map_JR @ along_RN).T, matched.moved(level_NF))
     )
-    torch.testing.assert_close(cosine_NN, exact_NN, atol=0.03, rtol=0)
+    torch.testing.assert_close(cosine_NN, exact_NN, atol=0.05, rtol=0)
 
 
 def test_the_map_has_the_leading_axes_and_turns_little() -> None:

@@ -1,15 +1,12 @@
 "use strict";
 // The controls, the keys, and the worker that ranks.
 const waiting = new Map();
-let worker = null, number = 0, drawing = 0;
+const source = document.getElementById("space").textContent;
+const worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+worker.onmessage = ({ data }) => (waiting.get(data.number)(data.found), waiting.delete(data.number));
+let number = 0, drawing = 0;
 
 function ask(name, ...values) {
-  if (!worker) {
-    const source = document.getElementById("space").textContent;
-    worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
-    worker.onmessage = ({ data }) => (waiting.get(data.number)(data.found), waiting.delete(data.number));
-    ask("open", SPACE);
-  }
   worker.postMessage({ number: ++number, name, values });
   return new Promise((resolve) => waiting.set(number, resolve));
 }
@@ -86,4 +83,5 @@ function moveFocus(key, event) {
 addEventListener("popstate", () => (readAddress(), draw()));
 readAddress();
 controls();
+if (SPACE) ask("open", SPACE);
 draw();
