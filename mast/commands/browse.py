@@ -78,9 +78,6 @@ def browse(
     labelled = labels_of(photos)
     checked = labelled and checked_labels(photos.units, *labelled, features_ND, first_N, 0)
     views += outlier_views(photos, distance_N, checked, images)
-    lead += (
-        f". Of the ten nearest, {100 * space.agreement:.1f} % are so by unrounded features, too."
-    )
     title = photos.name.rstrip("/").rpartition("/")[2]
-    write_gallery(page, title, views, Searched(photos, space), lead)
+    write_gallery(page, title, views, Searched(photos, space), f"{lead}.")
     return opened(page)

@@ -117,6 +117,9 @@ def write_gallery(
         "start": "" if searched is None else searched.start,
         "space": None if searched is None else _space(searched.space),
     }
+    if searched is not None:
+        share = 100 * searched.space.agreement
+        lead += f" Of the ten nearest, {share:.1f} % are so by unrounded features, too."
     policy = f"{POLICY}script-src '{hashed(script)}' blob:; worker-src blob:; base-uri 'none'; "
     rendered(
         out, "gallery.html.jinja", title=title, lead=lead, policy=f"{policy}form-action 'none'",

@@ -32,7 +32,8 @@ async function mapView() {
     item.style.left = `${(94 * places[2 * place]) / 255}%`;
     item.style.top = `${(94 * places[2 * place + 1]) / 255}%`;
   });
-  return [line(`${onMap.filter(isFound).length} photos along the two leading axes, ${inWords()}.`), list];
+  const of = SPACE.every > 1 ? ` of ${ALL.length}` : "";
+  return [line(`${onMap.filter(isFound).length}${of} photos along the two leading axes, ${inWords()}.`), list];
 }
 
 const VIEWS = [
