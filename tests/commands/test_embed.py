@@ -1,14 +1,10 @@
 """`mast embed`, by command and as a function."""
 
 import json
-import re
-import shlex
 import shutil
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pyarrow.parquet
@@ -16,7 +12,6 @@ import pytest
 from layouts import write_coco
 
 import mast
-from mast.cli import main
 from mast.core.errors import UserError
 from mast.data import DataConfig, open_canvas
 
@@ -116,36 +111,6 @@ def test_features_of_a_file_are_found_by_path(
     np.savez("own.npz", features=np.eye(2), paths=[f"a/{file.name}" for file in files[:2]])
     with pytest.raises(UserError, match="one row for two images"):
         mast.embed(tmp_path / "both", "own.npz", tmp_path / "again.npz", size=32)
-
-
-def test_the_manual_hands_paths_classes_and_features_to_fiftyone(
-    run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What FiftyOne is asked, by a stand-in: it needs a database server and is no dependency."""
-    samples: list[dict[str, Any]] = []
-    fiftyone = Mock(Classification=lambda label: label, Sample=dict)
-    fiftyone.Dataset.return_value.add_samples = samples.extend
-    monkeypatch.setitem(sys.modules, "fiftyone", fiftyone)
-    monkeypatch.setitem(sys.modules, "fiftyone.brain", fiftyone.brain)
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(photos, "flowers17")
-    shutil.copytree(run, "runs/flowers")
-    section = EXPORT.read_text().partition("### In FiftyOne")[2]
-    (command,), (code,) = (
-        re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL) for kind in ("bash", "python")
-    )
-    assert main(shlex.split(command)[1:]) == 0
-    exec(code, {})
-    with np.load("flowers.npz") as arrays:
-        features_ND = arrays["features"]
-    assert len(samples) == len(features_ND) == 48
-    for sample, feature_D in zip(samples, features_ND, strict=True):
-        file = Path(sample["filepath"])
-        assert file.is_absolute()
-        assert file.is_file()
-        assert file.parent.name == sample["ground_truth"]
-        assert np.array_equal(sample["embedding"], feature_D)
-    assert fiftyone.brain.compute_similarity.call_args.kwargs["embeddings"] == "embedding"
 
 
 def test_embed_says_what_made_the_features(
