@@ -32,10 +32,10 @@ THEIRS = {
 
 def home(readme: str) -> str:
     """The README without tests, examples, results and tree; links lead from the documents."""
-    results = r"```bash\npip install -e.*?(?=\[All numbers\])|```\nmast/.*?```\n\n"
+    results = r"pip install -e.*?\n|## Use\n.*?(?=\[All numbers\])|```\nmast/.*?```\n\n"
     files = r" · \[\w+\]\((CONTRIBUTING.md|CITATION.cff)\)"
     text = re.sub(f"{results}|{files}", "", readme, flags=re.DOTALL)
-    text = text.replace("[All numbers]", "\n[Quickstart](docs/start.md); [all numbers]")
+    text = text.replace("[All numbers]", "[Quickstart](docs/start.md); [all numbers]")
     return re.sub(r"\]\(docs/", "](", text)
 
 
