@@ -210,9 +210,7 @@ class FrozenEncoder:
         return torch.cat(parts)
 
     def representation(self, name: str) -> FrozenEncoder:
-        """Another representation of the same run: "ensemble" (the method's parts concatenated) or
-        "embedding".
-        """
+        """Another representation of the same run, such as its "embedding"."""
         if self.representations is None:
             raise UserError(
                 f"the {name} needs a run folder of `mast`, without ignore, match and space; here "

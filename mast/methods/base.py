@@ -333,29 +333,6 @@ class Method(nn.Module, ABC):
         """The masks of the K operators as the distance uses them, mask_DK; None without masks."""
         return self.masks() if hasattr(self, "masks") else None
 
-    def ensemble(self, images_BCHW: Tensor) -> Tensor | None:
-        """The outputs of its parts side by side in float32; None if it has no parts.
-
-        By default the parts are the K masked embeddings, (B, K D).
-        """
-        mask_DK = self.subspaces()
-        if mask_DK is None:
-            return None
-        embedding_BD = self.embed(images_BCHW).float()
-        return torch.cat([embedding_BD * mask_D for mask_D in mask_DK.unbind(1)], dim=1)
-
-    def head_weights(self) -> dict[str, Tensor]:
-        """By operator that a head predicts from the representation, its first layer, weight_HC."""
-        weights: dict[str, Tensor] = {}
-        for part in self._parts():
-            if isinstance(part, OperatorPrediction) and part.source == "representation":
-                weights |= part.head_weights()
-        return weights
-
-    def uncertainty(self, images_BCHW: Tensor) -> Tensor | None:
-        """The trace of the covariance that it predicts for each image, (B,); None without one."""
-        return None
-
 
 class PairMethod(Method):
     """A method with a `PairConfig`: encoder, projector, heads that predict what was done.

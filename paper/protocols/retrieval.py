@@ -22,6 +22,7 @@ from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.evaluator import Evaluator
 from mast.models import exempt_blocks
+from paper.outputs import head_weights
 
 PRECISION = "precision_"  # of the nearest images; what follows names a space
 TOLD = "told_"  # of a space that heads read; what follows names the operators that they predict
@@ -124,7 +125,7 @@ def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, SearchSpace]:
     for name, exempt_D in blocks.items():
         spaces[f"match_{name}"] = SearchSpace("embedding", exempt_D.mul)
         spaces[f"ignore_{name}"] = SearchSpace("embedding", (1 - exempt_D).mul)
-    weights = embedding.head_weights()
+    weights = head_weights(embedding)
     groups = [[name] for name in weights]
     groups += [[name for name in weights if name in of] for of in PROPERTIES.values()]
     for names in filter(None, groups):

@@ -17,6 +17,7 @@ from mast.evaluation.agreement import Retrieved, chance, retrieve
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import TargetResult
+from paper.protocols import retrieval
 from paper.protocols.retrieval import Retrieval
 
 BLOCKS = {"class": "color_jitter+grayscale", "bright": "rotate"}
@@ -32,13 +33,9 @@ class Factors(nn.Module):
         labels = [torch.as_tensor(data.test.targets[name]) for name in BLOCKS]
         known_ND = torch.cat([nn.functional.one_hot(label_N) for label_N in labels], dim=1).float()
         self.register_buffer("known_ND", known_ND)
-        self.read: dict[str, Tensor] = {}
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         return self.known_ND  # all images of the set are one batch
-
-    def head_weights(self) -> dict[str, Tensor]:
-        return self.read
 
     def masks(self) -> Tensor:
         is_class_D = torch.tensor([1.0, 1, 1, 0, 0])
@@ -46,11 +43,8 @@ class Factors(nn.Module):
         return 3 * torch.stack([1 - is_class_D, 1 - is_class_D, is_class_D, torch.ones(5)], dim=1)
 
 
-def measure(
-    data: EvaluationData, read: dict[str, Tensor] | None = None, **settings: object
-) -> dict[str, TargetResult]:
+def measure(data: EvaluationData, **settings: object) -> dict[str, TargetResult]:
     embedding = Factors(data)
-    embedding.read = read or {}
     common = EvaluationSettings(protocols={"retrieval": {"k": 3, **settings}})
     encoder = FrozenEncoder(nn.Flatten(), representations=lambda _: FrozenEncoder(embedding))
     (result,) = evaluate_encoder(encoder, data, "retrieval", common)
@@ -76,9 +70,13 @@ def test_the_right_block_finds_all_and_the_other_chance(data: EvaluationData) ->
             assert values[f"precision_{wrong}_{block}"] == pytest.approx(values["chance"], abs=6)
 
 
-def test_what_a_head_reads_is_a_space(data: EvaluationData) -> None:
+def test_what_a_head_reads_is_a_space(
+    data: EvaluationData, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reading = nn.Linear(3 * data.size**2, 4, bias=False)
-    found = measure(data, {"rotate": reading.weight.detach()})
+    weights = {"rotate": reading.weight.detach()}
+    monkeypatch.setattr(retrieval, "head_weights", lambda _: weights)
+    found = measure(data)
     read = FrozenEncoder(nn.Sequential(nn.Flatten(), reading))
     settings = EvaluationSettings(protocols={"retrieval": {"k": 3}})
     (expected,) = evaluate_encoder(read, data, "retrieval", settings)

@@ -14,8 +14,9 @@ from torch import Tensor
 import mast
 from mast.config import build_method as build_run
 from mast.core.errors import UserError
-from mast.methods import Embedding, MastC, Method, MethodOutput
+from mast.methods import Embedding, MastC, Method
 from mast.models import EncoderConfig
+from paper.outputs import MethodOutput
 
 PROPERTIES = ("color", "position", "orientation")
 BLOCKS = {"exempt": PROPERTIES, "exempt_share": 0.2}

@@ -17,12 +17,12 @@ from mast.config import build_method as build_run
 from mast.config import read, record
 from mast.core.errors import UserError
 from mast.core.run import plain
-from mast.methods import MethodOutput
 from mast.models import Encoder, EncoderConfig
 from mast.recipes import RECIPES
 from paper.__main__ import PROGRAM
 from paper.methods import BASELINES, recipes
 from paper.methods.prcl import PrCL, PrCLConfig
+from paper.outputs import MethodOutput
 
 pytestmark = pytest.mark.usefixtures("baselines")
 
