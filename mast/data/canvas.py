@@ -28,7 +28,7 @@ from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
 from mast.data.cache import TestViews
-from mast.data.decode import Opened, read_canvas, read_test_view
+from mast.data.decode import Opened, read_image, to_canvas, to_test_view
 from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
 from mast.data.pieces import Tiles, TilingConfig, file_of, in_pieces, split_cut
@@ -451,9 +451,11 @@ def open_files(
         reading: Value mapping of the set to compare with.
     """
     canvases, aspects, views, digest = [], [], [], hashlib.blake2b(digest_size=16)
+    canvas = functools.partial(to_canvas, side=canvas_size(view_size), reading=reading)
+    view = functools.partial(to_test_view, size=view_size, reading=reading)
     for path in paths:
-        canvas_HWC, aspect = read_canvas(named(path), canvas_size(view_size), reading)
-        views.append(as_sheets(read_test_view(named(path), view_size, reading)))
+        canvas_HWC, aspect = read_image(named(path), canvas)
+        views.append(as_sheets(read_image(named(path), view)))
         canvases.append(canvas_HWC)
         aspects.append(aspect)
         digest.update(repr((canvas_HWC.shape, aspect)).encode() + canvas_HWC.tobytes())

@@ -150,10 +150,8 @@ _LANCZOS = Image.Resampling.LANCZOS
 _T = TypeVar("_T")
 
 
-def read_canvas(
-    image: str | Path | Image.Image, side: int, reading: Reading | None = None
-) -> tuple[np.ndarray, float]:
-    """`to_canvas` of a file, or of an open image, which is not modified.
+def read_image(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _T:
+    """Read a file, or an open image, which is not modified, such as by `to_canvas`.
 
     Files are decoded as for the cache. Open images are copied and fully decoded, so pixels of a
     large JPEG differ slightly.
@@ -161,22 +159,6 @@ def read_canvas(
     Raises:
         BrokenImageError: It cannot be decoded.
     """
-    return _reading(image, lambda opened: to_canvas(opened, side, reading))
-
-
-def read_test_view(
-    image: str | Path | Image.Image, size: int, reading: Reading | None = None
-) -> np.ndarray:
-    """`to_test_view` of a file, or of an open image, which is not modified.
-
-    Raises:
-        BrokenImageError: It cannot be decoded.
-    """
-    return _reading(image, lambda opened: to_test_view(opened, size, reading))
-
-
-def _reading(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _T:
-    """Read an image; errors name it."""
     with naming(lambda: "an image" if isinstance(image, Image.Image) else str(image)):
         if isinstance(image, Image.Image):
             load_pixels(image)
