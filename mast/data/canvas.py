@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from mast.core.canvases import Canvases
 from mast.core.display import doing
 from mast.core.errors import UserError
+from mast.core.fields import check_within
 from mast.core.files import default_cache, named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
@@ -108,17 +109,9 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         self.spec = os.fspath(self.spec)
-        bounds = {
-            "canvas": (1, LARGEST, f"a side of 1 to {LARGEST:,} pixels"),
-            "channels": (1, MOST_CHANNELS, f"1 to {MOST_CHANNELS} channels"),
-            "max_broken": (0, 1, "a share of 0 to 1"),
-            "workers": (1, math.inf, "1 thread or more"),
-            "shuffle": (1, math.inf, "1 image or more"),
-        }
-        for name, (least, most, expected) in bounds.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise UserError(f"data.{name}: expected {expected}, got {value}")
+        sizes = {"canvas": f"[1, {LARGEST}]", "channels": f"[1, {MOST_CHANNELS}]"}
+        limits = {**sizes, "workers": "[1, inf)", "shuffle": "[1, inf)", "max_broken": "[0, 1]"}
+        check_within(vars(self), limits, "data.")
         numbers = [each for each in self.range if not isinstance(each, str)]
         named = self.range in (("auto",), ("dtype",), ("percentile",))
         if not named and not (len(numbers) == len(self.range) == 2 and numbers[0] < numbers[1]):

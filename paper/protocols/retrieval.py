@@ -65,7 +65,7 @@ class Retrieval(Evaluator[EvaluationData]):
         k: Nearest images that count for the precision, clipped to the others that there are.
     """
 
-    above: ClassVar = {"k": 0}
+    limits: ClassVar = {"k": "(0, inf)"}
 
     k: int = 10
 

@@ -101,9 +101,9 @@ def test_only_hidden_patches_count() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hidden": 1.0}, r"objective.hidden must be in \(0, 1\), got 1"),
+        ({"hidden": 1.0}, r"objective.hidden: expected a number in \(0, 1\), got 1"),
         ({"dim": 20}, "objective.dim must be a multiple of four times heads, got 20 and 16 heads"),
-        ({"depth": 0}, r"objective.depth must be in \[1, 1000\], got 0"),
+        ({"depth": 0}, r"objective.depth: expected a number in \[1, 1000\], got 0"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, float], message: str) -> None:
