@@ -14,8 +14,8 @@ _BREAKS = re.compile(rf"[{_ACTING}]|\n(?!  )")
 class UserError(ValueError):
     """An invalid request; the message says what was expected and what came.
 
-    The command line prints it as one line and exits with code 2; in Python it is a
-    `ValueError`, of which IPython and notebooks show only the message.
+    The command line prints it as one line and exits with code 2. In Python it is a `ValueError`;
+    IPython and notebooks show only its message.
     """
 
     def _render_traceback_(self) -> list[str]:

@@ -330,7 +330,7 @@ def open_hugging_face(spec: str, root: Path, download: bool) -> HuggingFaceSet:
 
 
 def describe_hugging_face(spec: str, root: Path, download: bool) -> SetDescription:
-    """The splits by part; a single split is a whole set, of which a share is tested."""
+    """The splits by part; a single split is a whole set, to be split into train and test."""
     whole, column = split_column(spec)
     refuse_split(whole)
     try:

@@ -117,7 +117,7 @@ class Source(ABC):
 
     @cached_property
     def stacks(self) -> set[int]:
-        """Decoded files with several pages or frames, of which only the first is read."""
+        """Decoded files with several pages or frames whose first page alone was read."""
         return set()
 
     def size(self, index: int) -> tuple[int, int]:
@@ -245,7 +245,7 @@ class Scheme:
 
 
 def warn_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
-    """Warn about files of which only the first page is read."""
+    """Warn about files whose first page alone is read."""
     if stacks:
         _log.warning(
             "%d of %d images of %s are the first of several pages or frames in a file; to read "

@@ -23,6 +23,7 @@ from mast.core.compute import Compute, autocast
 from mast.core.display import doing
 from mast.core.entry import entry
 from mast.core.errors import UserError
+from mast.core.fields import check_within
 from mast.core.memory import keep_freed_memory
 from mast.core.reading import Layout, Reading
 from mast.core.transfer import to_device
@@ -57,8 +58,7 @@ def open_images(
     Raises:
         UserError: An image cannot be decoded, or there is none.
     """
-    if size < 1:
-        raise UserError(f"size must be 1 pixel or more, got {size}")
+    check_within({"size": size}, {"size": "[1, inf)"})
     view = partial(to_test_view, size=size, reading=reading)
     views = [read_image(image, view) for image in as_list(images)]
     if not views:

@@ -12,7 +12,7 @@ from mast.models.encoders import Encoder as Encoder
 from mast.models.encoders import EncoderConfig as EncoderConfig
 from mast.models.encoders import load_encoder as load_encoder
 from mast.models.encoders import save_encoder as save_encoder
-from mast.models.encoders import stem_of as stem_of
+from mast.models.encoders import stem_stride as stem_stride
 from mast.models.foreign import Foreign as Foreign
 from mast.models.foreign import is_foreign as is_foreign
 from mast.models.foreign import load_foreign as load_foreign
