@@ -254,11 +254,6 @@ def warn_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
         )  # fmt: skip
 
 
-def split_names(name: str, splits: Mapping[str, str | None]) -> dict[str, str]:
-    """Names for `open_source` by part, from the set's split names; None for a missing part."""
-    return {part: f"{name}@{split}" for part, split in splits.items() if split is not None}
-
-
 def refuse_split(name: str) -> None:
     """Check that a name is that of a whole set."""
     whole, _, split = name.rpartition("@")

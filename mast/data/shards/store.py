@@ -1,6 +1,5 @@
 """List and read shards, local or in any store of fsspec."""
 
-import io
 import logging
 import os
 import threading
@@ -8,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, BinaryIO, TypeVar, cast, final
+from typing import Any, BinaryIO, TypeVar, cast
 
 from mast.core.errors import UserError
 from mast.core.files import named
@@ -121,31 +120,13 @@ def open_shard(url: str, size: int) -> BinaryIO:
     """A file of this many bytes, local or in a store."""
     if is_local(url):
         return open(url, "rb", BUFFER)
-    return cast(BinaryIO, io.BufferedReader(_StoreFile(url, size), BLOCK))
+    from fsspec.spec import AbstractBufferedFile
 
+    class StoreFile(AbstractBufferedFile):
+        def _fetch_range(self, start: int, end: int) -> bytes:
+            return read_range(url, start, end - start)
 
-@final
-class _StoreFile(io.RawIOBase):
-    """A file in a store, read by ranges."""
-
-    def __init__(self, url: str, size: int) -> None:
-        self._url, self._size, self._at = url, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        content = read_range(self._url, self._at, min(len(buffer), self._size - self._at))
-        buffer[: len(content)] = content
-        self._at += len(content)
-        return len(content)
+    return cast(BinaryIO, StoreFile(None, url, block_size=BLOCK, size=size))
 
 
 def read_range(url: str, at: int, size: int) -> bytes:
