@@ -29,7 +29,6 @@ from mast.models.patches import ShownPatches as ShownPatches
 from mast.models.patches import patches_of as patches_of
 from mast.models.patches import picked as picked
 from mast.models.patches import positions as positions
-from mast.models.pretrained import BASELINE as BASELINE
 from mast.models.pretrained import DEFAULT as DEFAULT
 from mast.models.pretrained import DEFAULT_IN_TIMM as DEFAULT_IN_TIMM
 from mast.models.pretrained import architecture_of as architecture_of

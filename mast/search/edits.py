@@ -42,10 +42,8 @@ DOUBTED = 0.3  # agreement below which close features or hashes do not count
 COVERED = 0.3  # correlation below which a block is covered
 EDGE = 11  # width of the Laplacian's kernel in pixels
 BLURS = 1.5  # sigma of the Laplacian's Gaussian
-SOFTER, SIGMAS = (
-    1.5,
-    (1.5, 2.0, 3.0, 4.0),
-)  # ratio of Laplacian deviations above which the sharper image is blurred
+SOFTER = 1.5  # ratio of Laplacian deviations above which the sharper image is blurred
+SIGMAS = (1.5, 2.0, 3.0, 4.0)
 FLAT = 0.5  # deviation of a flat Laplacian in gray levels
 # Changes by edits, and the property that each affects.
 CHANGES = {
