@@ -73,5 +73,11 @@ def one_line(text: str) -> str:
     return _BREAKS.sub(_escape, text)
 
 
+def reason_of(error: Exception) -> str:
+    """The message of a library's error, on one line; its type where it has none."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return " ".join(reason.split()) or type(error).__name__
+
+
 def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode()

@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, reason_of
 from mast.core.files import special, state_of
 from mast.core.reading import RGB, Reading, cut_center, cut_planes
 from mast.data.formats import (
@@ -62,9 +62,8 @@ def naming(name: Callable[[], str]) -> Iterator[None]:
     except UserError:  # such as a store that fails
         raise
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-        said = getattr(error, "strerror", None) or str(error)
-        said = re.sub(r" <_io\.BytesIO[^>]*>", "", said)  # of what is no file of its own
-        raise BrokenImageError(name(), " ".join(said.split()) or type(error).__name__) from error
+        said = re.sub(r" <_io\.BytesIO[^>]*>", "", reason_of(error))  # of what is no file
+        raise BrokenImageError(name(), said) from error
 
 
 def open_image(

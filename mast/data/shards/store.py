@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, BinaryIO, TypeVar, cast
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, reason_of
 from mast.core.files import named
 from mast.core.threads import Threads, wait
 
@@ -95,12 +95,6 @@ def naming(what: str) -> Iterator[None]:
         raise UserError(f"{what}: {error}; try pip install 'mast-ssl[shards]'") from error
     except Exception as error:  # each store and reader raises its own types
         raise UserError(f"{what}: {reason_of(error)}") from error
-
-
-def reason_of(error: Exception) -> str:
-    """The error of a store or a reader, on one line."""
-    reason = getattr(error, "strerror", None) or str(error)
-    return " ".join(reason.split()) or type(error).__name__
 
 
 def read_beside(shard: str, name: str) -> bytes | None:
