@@ -24,6 +24,7 @@ from mast.methods.mast_c import MastC as MastC
 from mast.methods.mast_c import MastCConfig as MastCConfig
 from mast.methods.parts import HostInputs as HostInputs
 from mast.methods.parts import Images as Images
+from mast.methods.parts import Teacher as Teacher
 from mast.methods.representations import Embedding as Embedding
 from mast.methods.representations import save_embedding as save_embedding
 from mast.methods.vicreg import VICReg as VICReg

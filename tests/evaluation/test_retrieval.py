@@ -105,25 +105,19 @@ def at_angles(*degrees: float) -> Tensor:
     return torch.stack([angle_N.cos(), angle_N.sin()], dim=1)
 
 
-def both(
-    queries_ND: Tensor, gallery_ND: Tensor, labels_TN: Tensor, k: int, files_N: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def both(*ranked: Tensor, k: int, files_N: Tensor | None = None) -> list[Tensor]:
     """Precision and average precision, each (T, N)."""
-    precision_TN, average_TN = (
-        retrieve(queries_ND, gallery_ND, labels_TN, k, files_N, of) for of in MEASURES.values()
-    )
-    return precision_TN, average_TN
+    return [retrieve(*ranked, k, files_N, measure) for measure in MEASURES.values()]
 
 
-def one_target(features_ND: Tensor, *labels: int, k: int = 2) -> tuple[Tensor, Tensor]:
-    precision_TN, average_TN = both(features_ND, features_ND, torch.tensor([labels]), k)
-    return precision_TN[0], average_TN[0]
+def one_target(features_ND: Tensor, *labels: int, k: int = 2) -> list[Tensor]:
+    return [of[0] for of in both(features_ND, features_ND, torch.tensor([labels]), k=k)]
 
 
 def test_pieces_of_one_file_do_not_find_each_other() -> None:
     features_ND = at_angles(0, 10, 30, 70, 80)
     labels, files_N = torch.tensor([0, 0, 0, 1, 0]), torch.tensor([4, 4, 7, 7, 9])
-    precision_TN, average_TN = both(features_ND, features_ND, labels[None], 2, files_N)
+    precision_TN, average_TN = both(features_ND, features_ND, labels[None], k=2, files_N=files_N)
     # In order of nearness: of the first 2, 3, 4; of the third 1, 0, 4; of the fifth 3, 2, 1, 0.
     assert precision_TN[0].tolist() == [1 / 2, 1 / 2, 1, 0, 1 / 2]
     expected = [(1 + 2 / 3) / 2, (1 + 2 / 3) / 2, 1, torch.nan, (1 / 2 + 2 / 3 + 3 / 4) / 3]
@@ -159,7 +153,7 @@ def test_average_precision_is_that_of_scikit_learn(seed: int, places: int, class
         torch.randn(12, 3, generator=generator).mul(2**places).round() + 0.5 for _ in range(2)
     )
     labels_TN = torch.randint(classes, (2, 12), generator=generator)
-    precision_TN, average_TN = both(queries_ND, gallery_ND, labels_TN, 5)
+    precision_TN, average_TN = both(queries_ND, gallery_ND, labels_TN, k=5)
     unit = [torch.nn.functional.normalize(x_ND, dim=1) for x_ND in (queries_ND, gallery_ND)]
     similarity_NN = (unit[0] @ unit[1].T).numpy()
     for at, query in np.ndindex(2, 12):
