@@ -84,11 +84,7 @@ def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
     ("recipe", "changes", "message"),
     [
         ("looc", {"objective": {"preserved": ["hue"]}}, "unknown property that operators change"),
-        (
-            "prcl",
-            {"objective": {"hidden": 0.0}},
-            "objective.hidden: expected .*, got 0",
-        ),
+        ("prcl", {"objective": {"hidden": 0.0}}, "objective.hidden: expected .*, got 0"),
         ("infomin", {"views": "mast5"}, "views: expected 3 views .*, got 2; .* infomin"),
         ("infomin", {"encoder": {"name": "timm:vit_tiny_patch16_224"}}, "take images of 16 pixels"),
         ("looc", {"objective": {"preserved": ["orientation", "color"]}}, "views that share the"),
