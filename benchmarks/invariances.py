@@ -52,6 +52,7 @@ from mast.models import Depths, Encoder, EncoderConfig
 from mast.models.encoders import IMAGENET
 from mast.recipes import RECIPES
 from paper.experiment import NARROW
+from paper.outputs import head_weights
 from paper.protocols.retrieval import SearchSpace, space_of_heads
 
 RESULT = RESULTS / "invariances.json"
@@ -447,7 +448,7 @@ def trained(embedding: Embedding) -> dict[str, SearchSpace]:
         for kind in ("all", "color"):
             spaces[f"trained: ignore {kind}"] = weighted(ignore=kind)
         spaces["trained: match color, block"] = weighted(match="color")
-    if weights := embedding.head_weights():
+    if weights := head_weights(embedding):
         names = named_operators("color", embedding.operators or embedding.trained_with)
         spaces["trained: match color, heads"] = space_of_heads(weights, names)
     return spaces

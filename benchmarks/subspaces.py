@@ -35,7 +35,7 @@ from measure import RESULTS, report_setting
 from PIL import Image
 from torch import Tensor
 
-from mast.data import canvas_size, read_canvas
+from mast.data import canvas_size, read_image, to_canvas
 from mast.data.hashes import perceptual_hashes
 from mast.encoders.load import load
 from mast.invariance.adapted import Adapted
@@ -79,7 +79,7 @@ def hashed(files: list[Path], size: int, change: str | None = None, strength: in
             image: Path | Image.Image = file
             if change:
                 image = CHANGES[change][1](Image.open(file).convert("RGB"), strength, draw)
-            yield read_canvas(image, canvas_size(size))[0]
+            yield read_image(image, lambda opened: to_canvas(opened, canvas_size(size)))[0]
 
     hashes_N8B = np.stack([perceptual_hashes(canvas_HWC) for canvas_HWC in canvases()])
     return torch.from_numpy(hashes_N8B.astype(np.float32)).flatten(1)

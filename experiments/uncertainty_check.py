@@ -19,12 +19,12 @@ from mast.core.launch import find_device
 from mast.data import open_photos
 from mast.encoders.extract import extract
 from mast.evaluation.intervals import mean_interval
-from mast.methods import MethodOutput
 from mast.runs.load import load_method
 from mast.search.duplicates import first_copies
 from mast.search.nearest import directions
 from mast.search.outliers import distances
 from paper.experiment import Experiment, Measured, Workplace, link_cifar
+from paper.outputs import MethodOutput
 from paper.studies.engine import StudyRun
 
 DATA = "cifar10/test"

@@ -27,6 +27,12 @@ from mast.models.encoders import IMAGENET, RETRAIN, check_size, usual_normalizat
 
 # Limits that may be infinite, meaning no limit.
 ENDLESS = ("optimizer.clip", "checkpoint_minutes", "data.cache_limit_gb", "data.resident_gb")
+LIMITS = {
+    **dict.fromkeys(("epochs", "batch_size", "accumulate", "log_every", "threads", "score_every"),
+                    "[1, inf)"),
+    "size": f"[{SMALLEST}, inf)", "checkpoint_minutes": "[0, inf]", "seed": "[0, inf)",
+    "schedule.leave_out": "[0, 1]",
+}  # fmt: skip
 _OPTIONS = "encoder.options"  # its names are the user's, not fields of a version
 # Fields that may change when a run resumes, as they do not affect results.
 OPERATIONAL = (
@@ -120,12 +126,7 @@ class PretrainConfig:
                 f"encoder.mean and encoder.std: expected {self.data.channels} numbers "
                 f"(data.channels), got {self.encoder.channels}"
             )
-        least = dict.fromkeys(("epochs", "batch_size", "accumulate", "log_every"), 1.0)
-        least |= {"size": SMALLEST, "threads": 1, "score_every": 1, "checkpoint_minutes": 0}
-        for name, bound in (least | {"seed": 0}).items():
-            value = getattr(self, name)
-            if value is not None and not value >= bound:
-                raise UserError(f"{name}: expected {bound:g} or more, got {value}")
+        fields.check_within(fields.leaves(self), LIMITS)
         check_size(self.size)
         self._check_combinations()
 
@@ -143,8 +144,6 @@ class PretrainConfig:
                 "expected 0 <= schedule.stage1 <= schedule.full <= 1, got "
                 f"stage1 {schedule.stage1:g} and full {schedule.full:g}"
             )
-        if not 0.0 <= schedule.leave_out <= 1.0:
-            raise UserError(f"expected schedule.leave_out in [0, 1], got {schedule.leave_out:g}")
 
     def check_trainable(self) -> None:
         """Refuse views that the method cannot use."""

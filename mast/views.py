@@ -20,7 +20,7 @@ from mast.core.canvases import Canvases
 from mast.core.collectives import processes, rank
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
-from mast.data import canvas_size, read_canvas
+from mast.data import canvas_size, read_image, to_canvas
 from mast.data.canvas import LARGEST
 
 # A file, or an image: (H, W, 3) or (3, H, W) where it is an array or a tensor.
@@ -75,7 +75,7 @@ class ToCanvas:
         if isinstance(image, np.ndarray | Tensor):
             tensor = image if isinstance(image, Tensor) else torch.tensor(image)
             image = Image.fromarray(_bytes_BHWC(tensor[None])[0].cpu().numpy())
-        return read_canvas(image, self.side)
+        return read_image(image, lambda opened: to_canvas(opened, self.side))
 
 
 @final

@@ -39,7 +39,6 @@ from mast.data.source import (
     SetDescription,
     Source,
     refuse_split,
-    split_names,
     unique_names,
 )
 
@@ -223,7 +222,7 @@ def with_objects(source: Source) -> Annotated:
 
 def object_parts(name: str, splits: Mapping[str, str | None]) -> SetDescription:
     """The parts of a set, from what it calls its splits, by part; None where it has none."""
-    parts = split_names(name, splits)
+    parts = {part: f"{name}@{split}" for part, split in splits.items() if split is not None}
     if not parts:
         refuse_split(name)
         raise UserError(

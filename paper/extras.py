@@ -20,9 +20,10 @@ from mast.core.errors import UserError
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import image_identity
 from mast.evaluation.result import results_in
-from mast.methods import MethodOutput
+from mast.runs.load import REPRESENTATIONS
 from mast.runs.subject import EXTRAS, OpenedRun, outputs
 from paper.analyses.predicted_operators import Pairs
+from paper.outputs import MethodOutput
 
 DRAWS = 4  # pairs of views of an image
 BATCH = 256  # pairs that are drawn at a time
@@ -92,3 +93,4 @@ def hits_of(opened: OpenedRun) -> Mapping[str, np.ndarray]:
 def register() -> None:
     """Add them to what runs are looked at with."""
     EXTRAS.update(pairs=pairs_of, uncertainty=uncertainty_of, hits=hits_of)
+    REPRESENTATIONS["ensemble"] = functools.partial(MethodOutput, output="ensemble")

@@ -16,6 +16,7 @@ from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import Embedding, Mast, Method
 from mast.models.encoders import usual_normalization
+from paper.outputs import head_weights
 
 OPTIMIZERS = {
     "lars": OptimizerConfig("lars", lr=0.3, weight_decay=1e-4, trust=0.02),
@@ -112,7 +113,7 @@ class Contract:
 
     def test_head_weights_are_those_over_the_representation(self, variant: Variant) -> None:
         method = variant.build()
-        readings = method.head_weights()
+        readings = head_weights(method)
         assert bool(readings) == bool(variant.heads)
         for name, reading_HC in readings.items():
             hidden = method.get_submodule(f"{variant.heads}.heads.{name}.0")

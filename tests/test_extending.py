@@ -83,6 +83,7 @@ def test_the_recipe_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "objective:" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("baselines")
 def test_the_method_trains_and_is_measured(photos: Path, tmp_path: Path) -> None:
     config = mast.configure(
         "follower_small",

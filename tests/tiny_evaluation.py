@@ -121,9 +121,6 @@ class Subspaces(nn.Module):
         self.encoder = encoder
         self.side_by_side = side_by_side
 
-    def head_weights(self) -> dict[str, Tensor]:
-        return {}
-
     def masks(self) -> Tensor:
         return torch.eye(2).repeat_interleave(2, dim=0).repeat(3, 1)
 

@@ -110,7 +110,7 @@ class Neighbours(Analysis):
             found = [
                 retrieve(of_ND, of_ND, label_TN, COUNTED, files_N) for of_ND in spaces.values()
             ]
-            shared_SNT = np.stack([100 * of.precision.cpu().numpy().T for of in found])
+            shared_SNT = np.stack([100 * of.cpu().numpy().T for of in found])
         gain_SNT = np.diff(shared_SNT, axis=0, prepend=shared_SNT[:1])
         nearest = [_nearest(space_ND, query_Q, files_N) for space_ND in spaces.values()]
         names = [np.array(images.classes[task])[images.labels[task]] for task in tasks]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mast.core.canvases import Canvases
 from mast.core.entry import entry
-from mast.core.errors import UserError
+from mast.core.fields import check_within
 from mast.core.reading import RGB, cut_center, cut_planes
 from mast.core.transfer import to_device
 
@@ -37,8 +37,7 @@ def center_views(canvases: Canvases, size: int, crop_fraction: float = 1.0) -> T
     Reference: torchvision `Resize(floor(size / crop_fraction))` and `CenterCrop(size)` of Pillow's
         images: bit for bit, where the canvas did not shrink them.
     """
-    if size < 1:
-        raise UserError(f"size must be 1 pixel or more, got {size}")
+    check_within({"size": size}, {"size": "[1, inf)"})
     sides_B2 = resized(canvases.size_B2, canvases.aspect_B, math.floor(size / crop_fraction))
     layout, values_T = canvases.layout, canvases.values_T.cpu().numpy()
     images = list(

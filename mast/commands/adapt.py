@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast, final
 from mast.commands.common import ENCODER, command, or_default
 from mast.core.checkpoint import check_writable
 from mast.core.errors import UserError
-from mast.core.files import out_folder, short_name
+from mast.core.files import out_folder, refuse_others, short_name
 from mast.core.kinds import Device, EncoderLike
 from mast.core.table import Shown, TextTable
 
@@ -101,7 +101,7 @@ def adapt(
     from mast.core.compute import Compute
     from mast.core.launch import find_device
     from mast.data import DataConfig, open_photos
-    from mast.encoders.load import frozen, load
+    from mast.encoders.load import ADAPTED, frozen, load
     from mast.invariance import measure
     from mast.invariance.adapted import save_adapted
     from mast.models import Depths, Encoder, save_encoder
@@ -115,7 +115,8 @@ def adapt(
     folder = None
     if out is not None or not isinstance(encoder, nn.Module):
         folder = out_folder(out or Path("runs") / short_name(f"{loaded.folder.name}-adapted"))
-        _check_ours(folder)
+        ours = (ADAPTED, ENCODER) if (folder / ADAPTED).exists() else ()
+        refuse_others(folder, ours, "mast adapt")
         check_writable(folder)
     canvases = open_photos(DataConfig(str(data), max_broken=max_broken), loaded.size, depths)
     some = measure.some_of(canvases, images, seed)
@@ -128,16 +129,3 @@ def adapt(
             save_encoder(depths.encoder, folder / ENCODER)
     left_out = tuple(name for name in named if name not in adapted.operators)
     return Adaptation(folder, adapted, len(some), left_out)
-
-
-def _check_ours(folder: Path) -> None:
-    """Refuse a folder with anything that `mast adapt` did not write, such as a run."""
-    from mast.encoders.load import ADAPTED
-
-    names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
-    ours = {ADAPTED, ENCODER} if ADAPTED in names else set[str]()
-    if others := {name for name in names if not name.startswith(".")} - ours:
-        raise UserError(
-            f"out: {folder} contains {min(others)}, which `mast adapt` did not write; choose "
-            "another folder"
-        )

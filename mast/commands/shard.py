@@ -18,7 +18,7 @@ from mast.commands.common import command
 from mast.core.checkpoint import check_writable, write_atomically, write_json
 from mast.core.display import track
 from mast.core.errors import UserError
-from mast.core.files import default_cache, locked, out_folder, read_json
+from mast.core.files import default_cache, locked, out_folder, read_json, refuse_others
 from mast.core.table import ShownText
 from mast.core.threads import Threads
 
@@ -155,13 +155,9 @@ def shard(
 
 def _check_ours(folder: Path, plan: Mapping[str, object] | None = None) -> None:
     """Refuse a folder that `mast shard` did not write, or wrote with other options."""
-    names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
-    before = read_json(folder / PLAN) if PLAN in names else {}
-    others = sorted(name for name in names if not name.startswith("."))
-    if others and not (isinstance(before, dict) and "source" in before):
-        raise UserError(
-            f"out: expected a new folder or one that mast shard wrote; {folder} has {others[0]}"
-        )
+    before = read_json(folder / PLAN) if (folder / PLAN).exists() else {}
+    if not (isinstance(before, dict) and "source" in before):
+        refuse_others(folder, (), "mast shard")
     if plan and (other := [of for of in plan if before.get(of, plan[of]) != plan[of]]):
         raise UserError(
             f"out: {folder} has shards with another {' and '.join(other)}; remove them or choose "

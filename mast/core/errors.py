@@ -14,8 +14,8 @@ _BREAKS = re.compile(rf"[{_ACTING}]|\n(?!  )")
 class UserError(ValueError):
     """An invalid request; the message says what was expected and what came.
 
-    The command line prints it as one line and exits with code 2; in Python it is a
-    `ValueError`, of which IPython and notebooks show only the message.
+    The command line prints it as one line and exits with code 2. In Python it is a `ValueError`;
+    IPython and notebooks show only its message.
     """
 
     def _render_traceback_(self) -> list[str]:
@@ -71,6 +71,12 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     """`visible` text with line ends escaped, too, except before indented lines."""
     return _BREAKS.sub(_escape, text)
+
+
+def reason_of(error: Exception) -> str:
+    """The message of a library's error, on one line; its type where it has none."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return " ".join(reason.split()) or type(error).__name__
 
 
 def _escape(match: re.Match[str]) -> str:

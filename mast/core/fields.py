@@ -87,6 +87,22 @@ def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> No
                 raise UserError(f"{name}: expected a finite number, got {each}")
 
 
+def check_within(values: Mapping[str, Any], limits: Mapping[str, str], prefix: str = "") -> None:
+    """Refuse numbers outside of their intervals, such as "(0, 1]"; None is no number.
+
+    All numbers of a tuple have the interval of its name.
+    """
+    for name, limit in limits.items():
+        value = values.get(name)
+        low, high = map(float, limit[1:-1].split(","))
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, int | float) and not (
+                (low < each or (limit[0] == "[" and low == each))
+                and (each < high or (limit[-1] == "]" and each == high))
+            ):
+                raise UserError(f"{prefix}{name}: expected a number in {limit}, got {each}")
+
+
 def convert(value: Any, hint: Any, name: str) -> Any:
     """Convert a value of YAML, JSON or a command line to its type; `name` is for the error."""
     kinds, several, read = members(hint), is_list(hint), value

@@ -105,6 +105,15 @@ def out_folder(out: str | Path) -> Path:
     return path
 
 
+def refuse_others(folder: Path, ours: Collection[str], command: str) -> None:
+    """Refuse an output folder with files other than a command's own; hidden ones are ignored."""
+    names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
+    if others := {name for name in names if not name.startswith(".")} - {*ours}:
+        raise UserError(
+            f"out: expected a new folder or one that `{command}` wrote; {folder} has {min(others)}"
+        )
+
+
 def in_gb(size: float) -> str:
     """Bytes as GB, or below 0.1 GB as MB or kB."""
     if size < 1e5:

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
-from mast.core.errors import UserError
+from mast.core.fields import check_within
 
 CPU = torch.device("cpu")
 OptimizerName = Literal["lars", "lars_official", "adamw", "sgd", "lamb"]
@@ -36,6 +36,12 @@ class OptimizerConfig:
         encoder_rate: The encoder's learning rate as a share of the projector's and heads'.
     """
 
+    limits: ClassVar = {
+        "lr": "(0, inf)", "encoder_rate": "(0, inf)", "clip": "(0, inf]", "momentum": "[0, 1]",
+        "final": "[0, 1]",
+        **dict.fromkeys(("weight_decay", "trust", "gate_lr", "warmup"), "[0, inf)"),
+    }  # fmt: skip
+
     name: OptimizerName = "lars"
     lr: float = 0.2
     weight_decay: float = 1e-6
@@ -50,17 +56,7 @@ class OptimizerConfig:
 
     def check(self) -> None:
         """Refuse invalid values."""
-        at_least_0 = ("weight_decay", "trust", "gate_lr", "warmup")
-        for names, within, bounds in (
-            (("lr",), lambda of: 0 < of < math.inf, "positive and finite"),
-            (("encoder_rate",), lambda of: 0 < of < math.inf, "positive; freeze the encoder for 0"),
-            (("clip",), lambda of: of is None or of > 0, "positive"),
-            (at_least_0, lambda of: 0 <= of < math.inf, "0 or more and finite"),
-            (("momentum", "final"), lambda of: 0 <= of <= 1, "in [0, 1]"),
-        ):
-            for name in names:
-                if not within(value := getattr(self, name)):
-                    raise UserError(f"optimizer.{name}: expected {bounds}, got {value}")
+        check_within(vars(self), self.limits, "optimizer.")
 
 
 def learning_rate(progress: float, warmup: float, final: float) -> float:

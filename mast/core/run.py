@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 from filelock import Timeout
 
-from mast.core.checkpoint import UNFINISHED, write_json, write_text
+from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError
-from mast.core.files import locked, read_json
+from mast.core.files import locked, out_folder, read_json, refuse_others
 
 _log = logging.getLogger("mast")
 
@@ -84,12 +84,8 @@ class RunFolder:
 
     def _refuse_something_else(self) -> None:
         """Refuse a folder with other files, which must not be overwritten."""
-        if self.config.is_file() or not self.path.exists():
-            return
-        ours = (self.lock.name, UNFINISHED)
-        inside = [*self.path.iterdir()] if self.path.is_dir() else [self.path]
-        if not all(any(map(file.match, ours)) for file in inside):
-            raise UserError(f"out: {self.path} exists and is not a run folder; choose another")
+        if not self.config.is_file():
+            refuse_others(out_folder(self.path), (), "mast pretrain")
 
     def open(self, config: dict[str, Any]) -> None:
         """Create the folder, and write the configuration."""

@@ -355,11 +355,8 @@ def cached_sets(folder: Path, verify: bool = False) -> list[CachedSet]:
     """The sets of a cache folder, by name; `verify` checks every canvas."""
     sets = []
     for path in sorted(folder.glob(f"*px.{'?' * 16}.{MANIFEST}")):
-        name, file, manifest = (
-            path.name.partition(".")[0],
-            path.with_suffix(".u8"),
-            Manifest.read(path),
-        )
+        name, file = path.name.partition(".")[0], path.with_suffix(".u8")
+        manifest = Manifest.read(path)
         side = int(name.rpartition("-")[2].removesuffix("px"))
         stored = file.stat().st_size if file.is_file() else 0
         damaged = 0 if verify else None

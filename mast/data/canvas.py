@@ -23,12 +23,13 @@ from torch import Tensor, nn
 from mast.core.canvases import Canvases
 from mast.core.display import doing
 from mast.core.errors import UserError
+from mast.core.fields import check_within
 from mast.core.files import default_cache, named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
 from mast.data.cache import TestViews
-from mast.data.decode import Opened, read_canvas, read_test_view
+from mast.data.decode import Opened, read_image, to_canvas, to_test_view
 from mast.data.groups import group_names
 from mast.data.hashes import perceptual_hashes, pixel_digest
 from mast.data.pieces import Tiles, TilingConfig, file_of, in_pieces, split_cut
@@ -108,17 +109,9 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         self.spec = os.fspath(self.spec)
-        bounds = {
-            "canvas": (1, LARGEST, f"a side of 1 to {LARGEST:,} pixels"),
-            "channels": (1, MOST_CHANNELS, f"1 to {MOST_CHANNELS} channels"),
-            "max_broken": (0, 1, "a share of 0 to 1"),
-            "workers": (1, math.inf, "1 thread or more"),
-            "shuffle": (1, math.inf, "1 image or more"),
-        }
-        for name, (least, most, expected) in bounds.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise UserError(f"data.{name}: expected {expected}, got {value}")
+        sizes = {"canvas": f"[1, {LARGEST}]", "channels": f"[1, {MOST_CHANNELS}]"}
+        limits = {**sizes, "workers": "[1, inf)", "shuffle": "[1, inf)", "max_broken": "[0, 1]"}
+        check_within(vars(self), limits, "data.")
         numbers = [each for each in self.range if not isinstance(each, str)]
         named = self.range in (("auto",), ("dtype",), ("percentile",))
         if not named and not (len(numbers) == len(self.range) == 2 and numbers[0] < numbers[1]):
@@ -451,9 +444,11 @@ def open_files(
         reading: Value mapping of the set to compare with.
     """
     canvases, aspects, views, digest = [], [], [], hashlib.blake2b(digest_size=16)
+    canvas = functools.partial(to_canvas, side=canvas_size(view_size), reading=reading)
+    view = functools.partial(to_test_view, size=view_size, reading=reading)
     for path in paths:
-        canvas_HWC, aspect = read_canvas(named(path), canvas_size(view_size), reading)
-        views.append(as_sheets(read_test_view(named(path), view_size, reading)))
+        canvas_HWC, aspect = read_image(named(path), canvas)
+        views.append(as_sheets(read_image(named(path), view)))
         canvases.append(canvas_HWC)
         aspects.append(aspect)
         digest.update(repr((canvas_HWC.shape, aspect)).encode() + canvas_HWC.tobytes())

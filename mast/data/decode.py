@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, reason_of
 from mast.core.files import special, state_of
 from mast.core.reading import RGB, Reading, cut_center, cut_planes
 from mast.data.formats import (
@@ -62,9 +62,8 @@ def naming(name: Callable[[], str]) -> Iterator[None]:
     except UserError:  # such as a store that fails
         raise
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-        said = getattr(error, "strerror", None) or str(error)
-        said = re.sub(r" <_io\.BytesIO[^>]*>", "", said)  # of what is no file of its own
-        raise BrokenImageError(name(), " ".join(said.split()) or type(error).__name__) from error
+        said = re.sub(r" <_io\.BytesIO[^>]*>", "", reason_of(error))  # of what is no file
+        raise BrokenImageError(name(), said) from error
 
 
 def open_image(
@@ -150,10 +149,8 @@ _LANCZOS = Image.Resampling.LANCZOS
 _T = TypeVar("_T")
 
 
-def read_canvas(
-    image: str | Path | Image.Image, side: int, reading: Reading | None = None
-) -> tuple[np.ndarray, float]:
-    """`to_canvas` of a file, or of an open image, which is not modified.
+def read_image(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _T:
+    """Read a file, or an open image, which is not modified, such as by `to_canvas`.
 
     Files are decoded as for the cache. Open images are copied and fully decoded, so pixels of a
     large JPEG differ slightly.
@@ -161,22 +158,6 @@ def read_canvas(
     Raises:
         BrokenImageError: It cannot be decoded.
     """
-    return _reading(image, lambda opened: to_canvas(opened, side, reading))
-
-
-def read_test_view(
-    image: str | Path | Image.Image, size: int, reading: Reading | None = None
-) -> np.ndarray:
-    """`to_test_view` of a file, or of an open image, which is not modified.
-
-    Raises:
-        BrokenImageError: It cannot be decoded.
-    """
-    return _reading(image, lambda opened: to_test_view(opened, size, reading))
-
-
-def _reading(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _T:
-    """Read an image; errors name it."""
     with naming(lambda: "an image" if isinstance(image, Image.Image) else str(image)):
         if isinstance(image, Image.Image):
             load_pixels(image)

@@ -70,7 +70,6 @@ def perceptual_hashes(image_HWC: np.ndarray) -> np.ndarray:
         ways.append(ways[way].T * _ODD[:, None])  # a quarter turn flips those of the columns
     low_TB = np.reshape([*ways[::2], *ways[1::2]], (8, 64))
     low_TB -= np.median(low_TB, axis=1, keepdims=True)
-    clear_T1 = (np.abs(low_TB[:, 1:]) > FAINT).sum(
-        axis=1, keepdims=True
-    ) >= BITS  # the mean does not count
+    clear_TB = np.abs(low_TB[:, 1:]) > FAINT  # without the mean
+    clear_T1 = clear_TB.sum(axis=1, keepdims=True) >= BITS
     return (np.where(low_TB > 0, 1, -1) * clear_T1).astype(np.int8)

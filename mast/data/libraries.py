@@ -22,6 +22,7 @@ from PIL import EpsImagePlugin, Image
 from mast.core.errors import UserError, unknown
 from mast.data.decode import Opened, open_image
 from mast.data.source import (
+    PARTS,
     ROOT_AND_DOWNLOAD,
     UNLABELLED,
     WHOLE,
@@ -36,7 +37,6 @@ from mast.data.source import (
     parts_among,
     refuse_split,
     split_column,
-    split_names,
 )
 
 
@@ -200,8 +200,9 @@ def describe_torchvision(spec: str, _root: Path, _download: bool) -> SetDescript
     """The splits of the catalog; train and test for sets not in it."""
     refuse_split(spec)
     usual = CATALOGUE.get(spec.removeprefix("torchvision:"), Usual())
-    splits = {"train": usual.train, "val": usual.val, "test": usual.test}
-    return SetDescription(split_names(spec, splits), usual.metric)
+    splits = {part: getattr(usual, part) for part in PARTS}
+    parts = {part: f"{spec}@{split}" for part, split in splits.items() if split is not None}
+    return SetDescription(parts, usual.metric)
 
 
 def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | None:
@@ -330,7 +331,7 @@ def open_hugging_face(spec: str, root: Path, download: bool) -> HuggingFaceSet:
 
 
 def describe_hugging_face(spec: str, root: Path, download: bool) -> SetDescription:
-    """The splits by part; a single split is a whole set, of which a share is tested."""
+    """The splits by part; a single split is a whole set, to be split into train and test."""
     whole, column = split_column(spec)
     refuse_split(whole)
     try:

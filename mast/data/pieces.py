@@ -20,6 +20,7 @@ import numpy as np
 
 from mast.core.display import track
 from mast.core.errors import UserError, unknown
+from mast.core.fields import check_within
 from mast.core.files import cells, named, read_text, spelling
 from mast.core.launch import cores
 from mast.data.decode import BrokenImageError, Opened, upright, upright_size
@@ -29,7 +30,8 @@ from mast.data.source import Pages, Source
 
 VERSION = 3  # version of the cutting
 CACHED_PIXELS = 300_000_000  # 1.2 GB in Pillow; a single scene may exceed it
-_MOST = {"tile": 8192, "stride": 2**31, "max_pixels": 2**48}  # a tile stays below Pillow's bound
+# A tile stays below Pillow's bound.
+_LIMITS = {"tile": "[1, 8192]", "stride": "[1, 2147483648]", "max_pixels": "[1, 1e15]"}
 _OPTION = r"(?:groups=.+|exclude=[^#,=]+|\w+=[^#,=/]*)"
 _SUFFIX = re.compile(rf"(.*)#({_OPTION}(?:,{_OPTION})*)")
 _TEXTS = ("pages", "exclude", "groups")
@@ -58,10 +60,7 @@ class TilingConfig:
     def __post_init__(self) -> None:
         if self.pages not in get_args(Pages):
             raise UserError(f"pages: expected {' or '.join(get_args(Pages))}, got {self.pages!r}")
-        for name, most in _MOST.items():
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= most:
-                raise UserError(f"{name}: expected 1 to {most:,} pixels, got {value}")
+        check_within(vars(self), _LIMITS)
         if self.stride is not None and self.tile is None:
             raise UserError(f"stride: expected tile with it, got only stride {self.stride}")
 

@@ -117,7 +117,7 @@ class Source(ABC):
 
     @cached_property
     def stacks(self) -> set[int]:
-        """Decoded files with several pages or frames, of which only the first is read."""
+        """Decoded files with several pages or frames whose first page alone was read."""
         return set()
 
     def size(self, index: int) -> tuple[int, int]:
@@ -245,18 +245,13 @@ class Scheme:
 
 
 def warn_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
-    """Warn about files of which only the first page is read."""
+    """Warn about files whose first page alone is read."""
     if stacks:
         _log.warning(
             "%d of %d images of %s are the first of several pages or frames in a file; to read "
             "the others, too, set data.pages=all or append #pages=all to the name: %s",
             len(stacks), count, name, ", ".join([*stacks[:3], *["…"] * (len(stacks) > 3)]),
         )  # fmt: skip
-
-
-def split_names(name: str, splits: Mapping[str, str | None]) -> dict[str, str]:
-    """Names for `open_source` by part, from the set's split names; None for a missing part."""
-    return {part: f"{name}@{split}" for part, split in splits.items() if split is not None}
 
 
 def refuse_split(name: str) -> None:

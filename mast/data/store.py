@@ -13,19 +13,25 @@ import os
 import sqlite3
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, final
 from zlib import crc32
 
 import numpy as np
 
+from mast.core.compute import one_thread
+from mast.core.display import track
 from mast.core.errors import UserError
+from mast.core.launch import cores
 
 VERSION = 4  # version of the tables and their meaning
 WAIT_S = 60.0  # seconds to wait for another writer
 SIZE = 16  # bytes of a key
+_ROWS = 1000  # computed rows between writes
 _PAGE = 32_768  # bytes of a page, enough for most rows of features
 _log = logging.getLogger("mast")
 # Files that this process could not read or write (True), and files that it recreated.
@@ -226,6 +232,32 @@ class ImageStore:
         with self._open(write=True) as database:
             database.execute("insert or ignore into encoders values (?, ?)", [encoder, about])
             database.executemany("insert or replace into features values (?, ?, ?, ?)", rows)
+
+    def computed(
+        self,
+        encoder: str,
+        keys: Sequence[bytes],
+        look: Callable[[int], Sequence[float] | np.ndarray],
+        shown: tuple[str, str],
+        about: str,
+    ) -> np.ndarray:
+        """Cached features, (N, D) float32; `look` computes missing rows by index, in threads.
+
+        Args:
+            shown: Description of the work and unit of the rows, for the display of progress.
+        """
+        features_ND, known_N = self.features(encoder, keys)
+        new = np.flatnonzero(~known_N).tolist()
+        with one_thread(), ThreadPoolExecutor(cores()) as pool:
+            rows = track(pool.map(look, new), shown[0], len(new), shown[1])
+            for start in range(0, len(new), _ROWS):
+                part = new[start : start + _ROWS]
+                some_MD = np.array([*islice(rows, len(part))], np.float32)
+                self.add_features(encoder, [keys[at] for at in part], some_MD, about)
+                if not features_ND.size:
+                    features_ND = np.zeros((len(keys), some_MD.shape[1]), np.float32)
+                features_ND[part] = some_MD
+        return features_ND
 
     # -------------------------------------------------------------------------------- upkeep
 

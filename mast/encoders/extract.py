@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,11 @@ from mast.core.compute import Compute, autocast
 from mast.core.display import doing
 from mast.core.entry import entry
 from mast.core.errors import UserError
+from mast.core.fields import check_within
 from mast.core.memory import keep_freed_memory
 from mast.core.reading import Layout, Reading
 from mast.core.transfer import to_device
-from mast.data import crop_fraction, read_test_view
+from mast.data import crop_fraction, read_image, to_test_view
 from mast.data.canvas import CanvasSet
 from mast.encoders.changes import Change
 from mast.models.encoders import check_representation, evaluating
@@ -56,9 +58,9 @@ def open_images(
     Raises:
         UserError: An image cannot be decoded, or there is none.
     """
-    if size < 1:
-        raise UserError(f"size must be 1 pixel or more, got {size}")
-    views = [read_test_view(image, size, reading) for image in as_list(images)]
+    check_within({"size": size}, {"size": "[1, inf)"})
+    view = partial(to_test_view, size=size, reading=reading)
+    views = [read_image(image, view) for image in as_list(images)]
     if not views:
         raise UserError("there is no image: name one or more")
     layout = (reading or Reading()).layout

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, reason_of
 from mast.core.files import parse_json, spelling
 from mast.data.canvas import CanvasSet
 from mast.data.pieces import split_cut
@@ -45,8 +45,8 @@ class FeatureFile(nn.Module):
             features_ND = values_ND.astype(np.float32)
             self.size = int(metadata["size"]) if "size" in metadata else None
         except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
-            why = " ".join(str(error).split())[:200]
-            raise UserError(f"{path} holds no features: {EXPECTED} ({why})") from error
+            why = f"{EXPECTED} ({reason_of(error):.200})"
+            raise UserError(f"{path} holds no features: {why}") from error
         if features_ND.ndim != 2 or len(features_ND) != len(names) or 0 in features_ND.shape:
             raise UserError(f"{path}: {EXPECTED}, got {features_ND.shape} and {len(names):,} paths")
         self.features_ND = torch.from_numpy(features_ND)

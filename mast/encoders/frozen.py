@@ -113,11 +113,9 @@ class FrozenEncoder:
         parts = (self._kept_as or self.identity, size, crop_fraction(size), self.compute.dtype)
         return key_of(VERSION, *parts, self.device.type).hex()
 
-    def pool_features(
-        self, pool: tuple[CanvasSet, ...], size: int, change: Change | None = None
-    ) -> Tensor:
+    def pool_features(self, pool: tuple[CanvasSet, ...], size: int) -> Tensor:
         """Concatenated features (N, D) of several sets."""
-        return torch.cat([self.features(canvas_set, size, change) for canvas_set in pool])
+        return torch.cat([self.features(canvas_set, size) for canvas_set in pool])
 
     def extract(
         self,
@@ -210,9 +208,7 @@ class FrozenEncoder:
         return torch.cat(parts)
 
     def representation(self, name: str) -> FrozenEncoder:
-        """Another representation of the same run: "ensemble" (the method's parts concatenated) or
-        "embedding".
-        """
+        """Another representation of the same run, such as its "embedding"."""
         if self.representations is None:
             raise UserError(
                 f"the {name} needs a run folder of `mast`, without ignore, match and space; here "

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, reason_of
 
 EXPECTED = (
     "expected one input of RGB images, normalized inside: float32 in [0, 1] (B, 3, H, W), "
@@ -37,8 +37,7 @@ class OnnxFile(nn.Module):
         try:
             self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime's exception types
-            why = " ".join(str(error).split())[:200]
-            raise UserError(f"{path} is no ONNX file that ONNX Runtime reads ({why})") from error
+            raise UserError(f"{path} is no ONNX file ({reason_of(error):.200})") from error
         (first, *others) = self.session.get_inputs()
         self.is_bytes = first.type == "tensor(uint8)"
         self.batch, *sides = first.shape

@@ -9,7 +9,7 @@ N images in the set, M = N - 1 others, R queries at once, D dimensions, T target
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -20,20 +20,33 @@ from mast.search.nearest import directions
 CHUNK_ELEMENTS = 2**21  # similarities to rank at once: 8 MiB
 
 
-class Retrieved(NamedTuple):
-    """Scores of each image's ranking of the others, each (T, N) float64 in [0, 1]."""
-
-    precision: Tensor  # share of the k nearest that have its label
-    average_precision: Tensor  # NaN where no other image has its label
+def precision(same_RM: Tensor, end_RM: Tensor, k_R: Tensor) -> Tensor:
+    """Precision at k; a tie across k counts as on average over its orders."""
+    end_R = end_RM.gather(1, k_R[:, None] - 1).squeeze(1)
+    first_R = (end_RM < end_R[:, None]).sum(dim=1)  # as many places are before these equals
+    found_RN = F.pad(same_RM.cumsum(dim=1, dtype=torch.float32), (1, 0))
+    before_R, by_end_R = (
+        found_RN.gather(1, rank_R[:, None]).squeeze(1).double() for rank_R in (first_R, end_R + 1)
+    )
+    share_R = (k_R - first_R) / (end_R + 1 - first_R).double()
+    # rounding may bring a whole number of them beyond k
+    return ((before_R + share_R * (by_end_R - before_R)) / k_R).clamp(max=1)
 
 
 def retrieve(
-    queries_ND: Tensor, gallery_ND: Tensor, labels_TN: Tensor, k: int, files_N: Tensor | None = None
-) -> Retrieved:
-    """Rank all other images for each image, in bounded memory.
+    queries_ND: Tensor,
+    gallery_ND: Tensor,
+    labels_TN: Tensor,
+    k: int,
+    files_N: Tensor | None = None,
+    measure: Callable[[Tensor, Tensor, Tensor], Tensor] = precision,
+) -> Tensor:
+    """A measure of each image's ranking of all others, (T, N) float64, in bounded memory.
 
     Queries may be features of the same images after a change. The k nearest count, or all others if
-    fewer; images of one file are excluded from each other's rankings.
+    fewer; images of one file are excluded from each other's rankings. `measure` takes same_RM,
+    whether the other image at each rank has the query's label, end_RM, the last rank of its tie,
+    and k_R.
     """
     gallery_DN = directions(gallery_ND).T
     positions_N = torch.arange(len(gallery_ND), device=gallery_ND.device)
@@ -48,16 +61,9 @@ def retrieve(
         for labels_N in labels_TN:
             same_RM = labels_N[ranking_RN[:, :-1]] == labels_N[own_R, None]
             same_RM &= similarity_RN[:, :-1] > -torch.inf
-            found_RM = same_RM.cumsum(dim=1, dtype=torch.float32)
-            precision_R = _precision(found_RM, end_RM, k_N[own_R])
-            parts.append((precision_R, _average(same_RM, found_RM, end_RM)))
+            parts.append(measure(same_RM, end_RM, k_N[own_R]))
     targets = len(labels_TN)
-    return Retrieved(
-        *(
-            torch.stack([torch.cat(rows[target::targets]) for target in range(targets)])
-            for rows in map(list, zip(*parts, strict=True))
-        )
-    )
+    return torch.stack([torch.cat(parts[target::targets]) for target in range(targets)])
 
 
 def chance(labels_N: Tensor, files_N: Tensor | None = None) -> Tensor:
@@ -81,23 +87,3 @@ def _ends(sorted_RN: Tensor) -> Tensor:
     ends_RM = sorted_RN[:, :-1] != sorted_RN[:, 1:]
     end_RM = torch.where(ends_RM, place_M, len(place_M) - 1)
     return end_RM.flip(1).cummin(dim=1).values.flip(1)
-
-
-def _precision(found_RM: Tensor, end_RM: Tensor, k_R: Tensor) -> Tensor:
-    """Precision at k; a tie across k counts as on average over its orders."""
-    end_R = end_RM.gather(1, k_R[:, None] - 1).squeeze(1)
-    first_R = (end_RM < end_R[:, None]).sum(dim=1)  # as many places are before these equals
-    padded_RN = F.pad(found_RM, (1, 0))
-    before_R, by_end_R = (
-        padded_RN.gather(1, rank_R[:, None]).squeeze(1).double() for rank_R in (first_R, end_R + 1)
-    )
-    share_R = (k_R - first_R) / (end_R + 1 - first_R).double()
-    # rounding may bring a whole number of them beyond k
-    return ((before_R + share_R * (by_end_R - before_R)) / k_R).clamp(max=1)
-
-
-def _average(same_RM: Tensor, found_RM: Tensor, end_RM: Tensor) -> Tensor:
-    """Average precision; a tie counts with the precision at its end."""
-    rank_M = torch.arange(1, found_RM.shape[1] + 1, device=found_RM.device)
-    precision_RM = (found_RM / rank_M).gather(1, end_RM)
-    return (precision_RM * same_RM).sum(dim=1, dtype=torch.float64) / found_RM[:, -1]

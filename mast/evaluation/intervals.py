@@ -1,10 +1,10 @@
 """Intervals over test images: the variation between test sets of the same size.
 
-A proportion of images has a score interval, and so has the mean of those of classes; the mean over
-draws of what is learned from has Student's t; everything else the percentiles of a bootstrap. Over
-pieces of files, proportions have score intervals of fewer images than there are, and all other
-means and differences Student's t. scipy's Wilson interval takes whole counts alone; here images
-count in part.
+A proportion of images has a score interval, and so does the mean of the proportions of classes. A
+mean over draws of training images has Student's t interval; everything else has the percentiles of
+a bootstrap. Over pieces of files, a proportion has the score interval of an effective number of
+images, and all other means and differences have Student's t interval. scipy's Wilson interval takes
+only whole counts; here images may count in part.
 
 N units (images, draws or episodes), F files, R test sets drawn with replacement.
 """
@@ -101,11 +101,10 @@ def _last_accepted(accepted: Callable[[float], bool], inside: float, outside: fl
 def mean_interval(
     credit_N: Tensor, seed: int, resamples: int = 1000, files_N: Tensor | None = None
 ) -> Interval:
-    """The interval of a mean over units whose credits are in [0, 1]; files_N where files have
-    several.
+    """The interval of a mean over units whose credits are in [0, 1].
 
-    Wilson's if every unit is right or wrong, or all are equal, where a bootstrap would have width
-    0; otherwise Student's t over files, or the bootstrap.
+    It is Wilson's if every unit is right or wrong or if all are equal, where a bootstrap would have
+    width 0; otherwise Student's t over files that have several units (files_N), or the bootstrap.
     """
     mean = min(1.0, max(0.0, float(credit_N.double().mean())))
     if _is_binary(credit_N):
@@ -130,14 +129,15 @@ def difference_interval(
     files_N: Tensor | None = None,
     weight_N: Tensor | None = None,
 ) -> Interval:
-    """The interval of the mean by which a second credit of the same units is above a first.
+    """The interval of the mean gain from a first credit of the units to a second one.
 
-    Student's t over files that have several; else Tango's where every gain is -1, 0 or 1, all are
-    alike, or gains are weighted; else the bootstrap's. Tango's interval of weighted gains is that
-    of as many images of equal weight as would give the variance of the mean. Of two numbers of them
-    the smaller one counts: where all images may change alike, and where those change that did.
-    Where files all gain alike, they are as many images as there are files of one weight. Weights
-    have a mean of 1, and no gain is above its weight. Reference as of `class_mean_interval`.
+    It is Student's t over files that have several units; otherwise Tango's if every gain is -1, 0
+    or 1, if all are equal or if they are weighted; otherwise the bootstrap's. Tango's interval of
+    weighted gains is that of an effective number of images of equal weight, for which the mean has
+    the same variance. There are two such numbers, one if all images are equally likely to change
+    and one if only those that did change can; the smaller one is used. Files that all gain the same
+    count as an effective number of files of equal weight. Weights have a mean of 1, and no gain is
+    larger than its weight. The reference is that of `class_mean_interval`.
     """
     if weight_N is None:
         if files_N is None and not _is_binary(gain_N.abs()):
@@ -167,12 +167,11 @@ def _is_binary(credit_N: Tensor) -> bool:
 def student_of_files(
     value_N: Tensor, weight_N: Tensor, files_N: Tensor, least: float
 ) -> Interval | None:
-    """Student's t of a weighted mean over pieces of files, from `least` to 1; None for equal files,
-    or one.
+    """Student's t of a weighted mean over pieces of files, from `least` to 1.
 
-    The variance is that of a ratio of sums of files (Taylor linearization), with as many degrees
-    of freedom as files of one weight would leave. `value_N` is multiplied by its weight already,
-    which has a mean of 1.
+    None for one file, or if all files are equal. The variance is that of a ratio of sums of files
+    (Taylor linearization); the degrees of freedom are those of the effective number of files.
+    `value_N` is already multiplied by its weight, and weights have a mean of 1.
 
     Reference:
         Cochran, Sampling Techniques, 3rd edition, sections 6.4 and 9A.
@@ -189,21 +188,22 @@ def student_of_files(
 
 
 def student_interval(value_D: Tensor, least: float) -> Interval | None:
-    """Student's t of a mean over few draws of training images, from `least` (0 or -1) to 1; None
-    for one draw, or if all are equal."""
+    """Student's t of a mean over draws of training images, from `least` (0 or -1) to 1.
+
+    None for one draw, or if all are equal.
+    """
     draws = len(value_D)
     found = student_of_files(value_D, torch.ones(draws), torch.arange(draws), least)
     return None if found is None else found._replace(method=STUDENT)
 
 
 def effective_images(credit_N: Tensor, files_N: Tensor) -> tuple[float, float]:
-    """As how many images, each of its own file, pieces of files count that are right or wrong; and
-    as how many files of one size these files count.
+    """The numbers of independent images and of files of equal size that pieces of files amount to.
 
-    Where tiles of a file have a correlation of 0.5, the 95 % interval over 40 files with 36 tiles
-    each holds the truth in 34 % of all draws if it takes tiles for independent. Here the variance
-    of the mean is found from the sums of files. So that it is not 0 for equal files, two
-    of mean size are added, one with all images right and one with none.
+    If tiles of a file have a correlation of 0.5 and are taken as independent, the 95 % interval
+    over 40 files with 36 tiles each covers the truth in only 34 % of all draws. Here the variance
+    of the mean comes from the sums of files. Two files of mean size are added, one with all images
+    right and one with none, so that the variance is not 0 for equal files.
 
     Reference:
         Dean and Pagano, Evaluating Confidence Interval Methods for Binomial Proportions in
@@ -223,7 +223,7 @@ def effective_images(credit_N: Tensor, files_N: Tensor) -> tuple[float, float]:
 
 
 def student_factor(files: float) -> float:
-    """The factor on the number of images for Student's t of so many files, not a normal.
+    """The factor on the number of images if Student's t of so many files replaces the normal.
 
     Reference:
         Korn and Graubard, Confidence Intervals for Proportions with Small Expected Number of
@@ -235,7 +235,7 @@ def student_factor(files: float) -> float:
 
 
 def effective_files(weight_F: Tensor) -> float:
-    """The number of files of equal weight that some files amount to."""
+    """The effective number of files: as many files of equal weight have the same variance."""
     return float(weight_F.sum() ** 2 / weight_F.square().sum())
 
 
@@ -288,9 +288,9 @@ def measured(
 ) -> Iterator[Measured]:
     """The mean of what each unit contributes (1 is 100 %), with its interval; see `Measured`.
 
-    `paired` units are the same for every run, so that runs can be compared by them; of a
-    `difference` credit_N is that of two credits; files_N is the file of each unit, where files have
-    several.
+    `paired` units are the same for every run, so that runs can be compared unit by unit. With
+    `difference`, credit_N is the difference of two credits. files_N is the file of each unit, if
+    files have several.
     """
     interval = difference_interval if difference else mean_interval
     yield f"{target}/{measure}", 100 * float(credit_N.double().mean())
@@ -302,7 +302,7 @@ def measured(
 
 
 def end_names(measure: str) -> tuple[str, str]:
-    """What the ends of a measure's interval are called: `top1_low`, of a class `recall_low/cat`."""
+    """The names of the ends of an interval: `top1_low`, or `recall_low/cat` for a class."""
     name, slash, label = measure.partition("/")
     return f"{name}_low{slash}{label}", f"{name}_high{slash}{label}"
 

@@ -4,7 +4,7 @@ The *pool* is the training set, followed by the validation set if there is one. 
 of the pool and validates on the rest; then the whole pool is fitted with the best settings, and
 the test set is scored once.
 
-N images in the pool, F of them to fit while tuning and V to choose by, M test images.
+N images in the pool (while tuning, F of them to fit on and V to choose by), M test images.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from mast.data.source import UNLABELLED
 
 _log = logging.getLogger("mast")
 
-# Without a validation set, that of fewer training images is a cross-validation.
+# Fewer training images than this, without a validation set, are cross-validated.
 FEW, FOLDS = 5000, 5
-HELD_OUT = 0.1  # share of each class of the training set, where there is no validation set
-TESTED = 0.2  # share of each class of a folder that has no parts
+HELD_OUT = 0.1  # share of each class held out of a training set without a validation set
+TESTED = 0.2  # share of each class that is tested in a folder without parts
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class EvaluationData:
     """Three labelled sets and the side, in pixels, at which the encoder sees them."""
 
     train: CanvasSet
-    val: CanvasSet | None  # to choose hyper-parameters by; None holds out 10 % of `train` for it
-    test: CanvasSet  # scored once; without images where a classifier is learned for other images
+    val: CanvasSet | None  # to choose hyper-parameters by; None holds out 10 % of `train`
+    test: CanvasSet  # scored once; empty if a classifier is learned for other images
     size: int
     # What the field reports on this set: "top1" or "mean_per_class", which choose hyper-parameters,
     # or "mAP".
     metric: str = "top1"
-    # How train and test were drawn from one set: by what, the share that is tested, the seed, and
-    # of what (`image_identity` of the whole set); None where they are two sets.
+    # How one set was split into train and test: by what, the tested share, the seed, and the
+    # `image_identity` of the whole set; None for two sets.
     split: Mapping[str, Any] | None = None
     whole: bool = False  # whether `train` is all of a set that has no parts
 
@@ -90,15 +90,15 @@ def image_identity(canvases: CanvasSet) -> str:
 
 
 def labelled_images(canvases: CanvasSet) -> CanvasSet:
-    """The images that have a label, counting the others in a warning.
+    """The images with a label; a warning counts the others.
 
-    Where all images have one kind of labels and not another, the other kind is left out instead.
+    If every image has labels of one kind, kinds that some images lack are left out instead.
     """
     known = {task: label_N != UNLABELLED for task, label_N in canvases.targets.items()}
     partly = [task for task, known_N in known.items() if not known_N.all()]
     if 0 < len(partly) < len(known):
-        _log.warning("%s: labels that some images lack are left out: %s.", canvases.name,
-                     ", ".join(partly))  # fmt: skip
+        _log.warning("%s: some images have no label of some kinds, which are left out: %s.",
+                     canvases.name, ", ".join(partly))  # fmt: skip
         targets = {task: of for task, of in canvases.targets.items() if task not in partly}
         return replace(canvases, targets=targets)
     known_N = np.logical_and.reduce([*known.values(), np.ones(len(canvases), bool)])
@@ -131,10 +131,10 @@ class Task:
     pool_labels_N: Tensor
     fit_F: Tensor  # positions in the pool to fit on while tuning
     choose_V: Tensor  # positions to choose hyper-parameters by
-    test_labels_M: Tensor  # empty where nothing is tested
-    test_files_M: Tensor | None = None  # where files have several images
+    test_labels_M: Tensor  # empty if nothing is tested
+    test_files_M: Tensor | None = None  # if files have several images
     metric: str = "top1"  # by which hyper-parameters are chosen
-    folds: tuple[tuple[Tensor, Tensor], ...] = ()  # of a cross-validation, if it may be afforded
+    folds: tuple[tuple[Tensor, Tensor], ...] = ()  # of a cross-validation, if there is one
 
     @property
     def splits(self) -> tuple[tuple[Tensor, Tensor], ...]:
@@ -143,7 +143,7 @@ class Task:
 
     @property
     def held_out_V(self) -> Tensor:
-        """Positions of the images that choose, in the order of the splits."""
+        """Positions of the images to choose by, in the order of the splits."""
         return torch.cat([choose_V for _, choose_V in self.splits])
 
 
@@ -161,10 +161,10 @@ def shared_targets(data: EvaluationData) -> list[str]:
             f"{part} ({canvases.name}) has {', '.join(canvases.targets) or 'no labels'}"
             for part, canvases in data.named.items()
         )
-        objects = " Objects are for svm, detection and segmentation."
+        objects = "; objects are for svm, detection and segmentation"
         raise UserError(
-            f"there is no label to predict in all sets: {has}. Give sets with labels, such as "
-            f"folders with one sub-folder per class.{objects if data.train.multilabels else ''}"
+            "expected sets that share a kind of label, such as folders with one subfolder per "
+            f"class, got none: {has}{objects if data.train.multilabels else ''}"
         )
     return shared
 
@@ -172,7 +172,7 @@ def shared_targets(data: EvaluationData) -> list[str]:
 def make_task(data: EvaluationData, target: str, seed: int, tuned: bool = True) -> Task:
     """One target, checked and split by the seed.
 
-    `tuned` says whether something will be chosen, for which there must be images to choose by.
+    `tuned` says whether hyper-parameters will be chosen, which takes images to choose by.
     """
     classes = data.train.classes[target]
     labels = _labels(data, target)
@@ -183,10 +183,10 @@ def make_task(data: EvaluationData, target: str, seed: int, tuned: bool = True) 
         groups_N = groups_of(data.train.units)
         fit_F, choose_V = hold_out(label_N, seed, groups_N=groups_N)
         if tuned and len(choose_V) == 0:
-            of = "" if groups_N is None else " of two files or groups"
+            of = "" if groups_N is None else " of different files or groups"
             raise UserError(
-                f"no class of {target!r} has two training images{of}, so none can be held out to "
-                "choose hyper-parameters. Give a validation set."
+                f"train: expected two images{of} of some class of {target!r}, one of them to hold "
+                "out, got none: give a validation set to choose hyper-parameters by"
             )
         if tuned and len(label_N) < FEW:
             folds = cross_validation(label_N, seed, groups_N=groups_N)
@@ -205,30 +205,31 @@ def make_task(data: EvaluationData, target: str, seed: int, tuned: bool = True) 
 
 
 def one_task(data: EvaluationData, target: str | None, seed: int) -> Task:
-    """The target that a classifier is to tell; its name may be left out where there is one."""
+    """The target that a classifier predicts; None names the only one."""
     if data.train.multilabels and not data.train.targets:
         raise UserError(
-            f"{data.train.name} has labels of several classes per image, and a classifier tells "
-            "one: give a set with one class an image"
+            "data: expected one class per image, as a classifier predicts one, got several per "
+            f"image in {data.train.name}"
         )
     found = shared_targets(data)
     if target is None and len(found) > 1:
         raise UserError(
-            f"{data.train.name} has several targets: give target, one of {', '.join(found)}"
+            f"target: expected one of {', '.join(found)}, the targets of {data.train.name}, got "
+            "none"
         )
     if target is not None and target not in found:
         raise unknown("target", target, found)
     task = make_task(data, target or found[0], seed)
     if len(task.choose_V) < 2:
         raise UserError(
-            f"{data.train.name} has too few images to hold two out, by which a classifier is "
-            "judged: give more, or a val set"
+            "data: expected enough images to hold out two, on which a classifier is measured, "
+            f"got too few in {data.train.name}: give more, or a val set"
         )
     return task
 
 
 def tested_files(data: EvaluationData) -> Tensor | None:
-    """Numbers of the files of the test images; None where each has its own, or there are none."""
+    """Numbers of the files of the test images; None if each has its own file or there is none."""
     groups_M = groups_of(data.test.units)
     return None if groups_M is None else torch.from_numpy(groups_M)
 
@@ -238,10 +239,10 @@ def hold_out(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split positions by class: `share` of each class, at least one image, is held out.
 
-    A class with a single image, or with a single group of images, keeps it for fitting. Images of
-    one number in `groups_N`, such as the tiles of a scene, stay together; a group of several
-    classes counts as of the first of them. Returns positions to fit on and positions held out, both
-    ascending.
+    A class with a single image, or with a single group of images, keeps it for fitting. Images with
+    the same number in `groups_N`, such as the tiles of a scene, stay together; a group of several
+    classes counts as one of its first class. Returns the positions to fit on and those held out,
+    both in ascending order.
     """
     generator = np.random.default_rng(seed)
 
@@ -261,7 +262,7 @@ def _folds(
     groups_N: np.ndarray | None,
     fold_of: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """In which fold each position is held out, -1 for none: of a class by the sizes of its groups.
+    """The fold that holds out each position, -1 for none; `fold_of` takes the sizes of groups.
 
     No fold holds out all of a class.
     """
@@ -284,8 +285,8 @@ def cross_validation(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Splits of positions in which every image is held out once, each class spread over all.
 
-    A class with a single image, or with a single group of images, keeps it for fitting. Splits
-    without an image to hold out are left out. Returns of each what `hold_out` does.
+    A class with a single image, or with a single group of images, keeps it for fitting. Splits that
+    hold out no image are left out. Returns for each split what `hold_out` returns.
     """
     generator = np.random.default_rng(seed)
 
@@ -307,8 +308,7 @@ def _labels(data: EvaluationData, target: str) -> dict[str, np.ndarray]:
     trained = {classes[label] for label in np.unique(label_N)}
     if len(trained) == 1:
         raise UserError(
-            f"every training image has the same {target!r} ({next(iter(trained))}), so there is "
-            "nothing to tell apart. Give a training set with at least two classes."
+            f"train: expected at least two classes of {target!r}, got only {next(iter(trained))}"
         )
     number, labels = {name: at for at, name in enumerate(classes)}, dict[str, np.ndarray]()
     for part, canvases in data.named.items():
@@ -316,8 +316,8 @@ def _labels(data: EvaluationData, target: str) -> dict[str, np.ndarray]:
         if unseen := [name for name in map(names.__getitem__, np.unique(label_N))
                       if name not in trained]:  # fmt: skip
             raise UserError(
-                f"{part} has images of {_first_names(unseen)}, but train has none of {target!r} "
-                f"like it. Add training images of that class or leave it out of {part}."
+                f"{part}: expected only values of {target!r} that train has, got "
+                f"{_first_names(unseen)}: add such training images, or leave these images out"
             )
         labels[part] = np.array([number.get(name, UNLABELLED) for name in names])[label_N]
     return labels

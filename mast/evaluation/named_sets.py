@@ -1,4 +1,4 @@
-"""From what a user names to the labelled sets of an evaluation."""
+"""The labelled sets of an evaluation, from the names that a user gives."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class NamedSets:
     Args:
         data: The labeled set, such as a folder with subfolders `train`, `test` and optionally `val`
             (tested if there is no test), `factors` (the default), `torchvision:NAME` or
-            `hf:owner/name`; or a folder with one subfolder per class, of which a fifth of each
-            class is tested. Images without a label are left out.
+            `hf:owner/name`; or a folder with one subfolder per class, where a fifth of each class
+            is held out for testing. Images without a label are left out.
         train: Training images, in place of those of `data`.
         val: Validation images, in place of those of `data`.
         test: Test images, in place of those of `data`.
-        root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
-            given.
+        root: Folder of torchvision and Hugging Face sets; by default the folder `downloads` next
+            to the cached canvases.
         download: Allow downloading such a set, and the weights of an encoder's name.
         max_broken: Share of a part's images that may be broken; broken ones are listed and left
             out.
@@ -87,7 +87,7 @@ class NamedSets:
         if self.data is None and overrides:
             return SetDescription(overrides)
         described = describe(str(self.data or DEFAULT), self.root, self.download)
-        if overrides:  # what has no parts is none of them
+        if overrides:  # a set without parts gives none
             parts = {part: spec for part, spec in described.parts.items() if part != WHOLE}
             described = replace(described, parts={**parts, **overrides})
         return described
@@ -97,7 +97,7 @@ class NamedSets:
         self, kind: type = EvaluationData, size: int = 224, seed: int = 0,
         model: nn.Module | None = None,
     ) -> Any:  # fmt: skip
-        """The sets of the kind that a protocol needs (`Evaluator.needs`), read for a model."""
+        """The sets that a protocol needs (`Evaluator.needs`), read for a model."""
         if kind is not EvaluationData:
             return kind.open(self, size)  # type: ignore[attr-defined]
         described = self._with_test()
@@ -142,21 +142,19 @@ class NamedSets:
         if self.val is None and "test" not in described.parts:
             described = described.with_test()
             if tested := described.parts.get("test"):
-                _log.warning("%s has no test part: %s is tested, and chooses nothing.",
-                             self.data or "what is named", tested)  # fmt: skip
+                _log.warning("%s has no test part: %s is tested, and settings are not chosen on "
+                             "it.", self.data or "the set", tested)  # fmt: skip
         return described
 
     def _require(self, parts: Collection[str], needed: Sequence[str]) -> None:
         if missing := [part for part in needed if part not in parts]:
-            raise UserError(
-                f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder: give "
-                f"{' and '.join(missing)} too"
-            )
+            given = f"{self.data} has none" if self.data else f"only {', '.join(self.overrides)}"
+            raise UserError(f"{' and '.join(missing)}: expected labeled images, got {given}")
 
     def _read(
         self, parts: Mapping[str, str], needed: Sequence[str], size: int, model: nn.Module | None
     ) -> dict[str, CanvasSet]:
-        """Parts of a set, whose values are read as those of the training part, which is first."""
+        """The parts of a set, all with the mapping of values found for the training part."""
         if WHOLE in parts:
             return {WHOLE: self._whole(parts[WHOLE], size, model)}
         self._require(parts, needed)
@@ -169,8 +167,8 @@ class NamedSets:
         for (one, of), (other, of_other) in itertools.combinations(sets.items(), 2):
             if shared := {*(of.groups or ())} & {*(of_other.groups or ())}:
                 raise UserError(
-                    f"groups: {len(shared)} are in {one} and in {other}, the first is "
-                    f"{min(shared)}: move the images of each to one part"
+                    f"groups: expected each group in one part, got {len(shared)} in both {one} "
+                    f"and {other}, the first of them {min(shared)}"
                 )
         return sets
 
@@ -187,32 +185,36 @@ class NamedSets:
         whole, folder = self._canvases(spec, size, model), os.path.isdir(split_cut(spec)[0])
         if not whole.targets:
             raise UserError(
-                f"data {whole.name} has no labels: expected one subfolder per class, "
-                "list:FILE.csv with a column label, or shards with labels"
+                "data: expected one subfolder per class, list:FILE.csv with a column label, or "
+                f"shards with labels; {whole.name} has no labels"
             )
         names = next(iter(whole.classes.values()))
         parts = [name for name in names if (part_of(name) or ("", "other"))[1] == ""]
         if folder and parts:
             raise UserError(
-                f"{whole.name} has the subfolders {', '.join(parts)} among {len(names)}, and parts "
-                "are called so: rename what is a class, or name a part alone"
+                f"data: expected only classes or only parts in {whole.name}, got the subfolders "
+                f"{', '.join(parts)} among {len(names)}: rename them if they are classes, or "
+                "give one part"
             )
         if folder and (reason := doubt_of_classes(whole.identifiers)):
             raise UserError(
-                f"{whole.name} does not tell its classes: {reason}. Name the folder that holds one "
-                "subfolder per class"
+                f"data: expected a folder with one subfolder per class, got {whole.name}: "
+                f"its classes are unclear, as {reason}"
             )
         return whole
 
 
 def _divided(whole: CanvasSet, size: int, seed: int, metric: Metric) -> EvaluationData:
-    """A folder without parts; a share of each class is tested."""
+    """Train and test, split from a folder without parts."""
     label_N = next(iter(whole.targets.values()))
     groups_N = groups_of(whole.units)
     learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_N)
     if not len(tested_M):
         several = "two images" if groups_N is None else "images of two files or groups"
-        raise UserError(f"no class of {whole.name} has {several}, so none can be tested")
+        raise UserError(
+            f"data: expected {several} of at least one class, one of them to be tested, got "
+            f"{whole.name}"
+        )
     learned = whole.part(learned_F, f"{whole.name}@train")
     tested = whole.part(tested_M, f"{whole.name}@test")
     split = {"by": "class", "share": TESTED, "seed": seed, "of": image_identity(whole)}

@@ -1,4 +1,4 @@
-"""A classifier on labelled images: how often it is right, by class, and whether it knows when.
+"""The accuracy of a classifier on labelled images, by class, and its calibration.
 
 M images, C classes.
 """
@@ -87,7 +87,7 @@ def _measured(
     seed: int,
     files_M: Tensor | None,
 ) -> Iterator[Measured]:
-    """What every protocol says of its scores; the recall of each class; the calibration."""
+    """The accuracies that every protocol reports, the recall of each class, the calibration."""
     yield from accuracies(target, probability_MC, label_M, seed, RESAMPLES, files_N=files_M)
     credit_M = correct_within(probability_MC, label_M, k=1).double()
     for label in label_M.unique().tolist():
@@ -105,18 +105,18 @@ def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, s
         raise unknown(f"labels of {canvases.name}", target, canvases.targets)
     names, known_N = canvases.classes[target], canvases.targets[target]
     number = {name: at for at, name in enumerate(classifier.classes)}
-    # the last is of images without a label
+    # The last entry is for images without a label.
     label_N = np.array([*(number.get(name, -1) for name in names), -1])[known_N]
     foreign = sorted({names[at] for at in known_N[(label_N < 0) & (known_N >= 0)]})
     if (label_N < 0).all():
         raise UserError(
-            f"{canvases.name} has none of the classifier's classes: it has "
-            f"{', '.join(foreign[:5])}, and they are {', '.join(classifier.classes[:5])}"
+            f"data: expected some of the classifier's classes ({', '.join(classifier.classes[:5])})"
+            f" in {canvases.name}, got none, but {', '.join(foreign[:5])}"
         )
     if foreign:
         _log.warning(
-            "%s: %d of %d images are of classes that the classifier does not know, and are left "
-            "out: %s", canvases.name, ((label_N < 0) & (known_N >= 0)).sum(), len(label_N),
+            "%s: %d of %d images are left out, as the classifier does not know their classes: %s",
+            canvases.name, ((label_N < 0) & (known_N >= 0)).sum(), len(label_N),
             ", ".join(foreign),
         )  # fmt: skip
     if (label_N < 0).any():
@@ -124,7 +124,7 @@ def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, s
     return canvases, target, torch.from_numpy(label_N[label_N >= 0])
 
 
-# ------------------------------------------------------------------- what `mast fit` says of it
+# ---------------------------------------------------------------------- the report of `mast fit`
 
 
 def validation(learned: Learned, pool: EvaluationData, task: Task, seed: int) -> dict[str, Any]:
@@ -151,10 +151,7 @@ def validation(learned: Learned, pool: EvaluationData, task: Task, seed: int) ->
 def described(
     about: Mapping[str, Any], classes: int, called: Callable[[str], str] = str
 ) -> dict[str, str]:
-    """What it predicts, which images it learned from, and how right it is and how sure of that.
-
-    `called` renames a set.
-    """
+    """Its classes, training images, accuracy and calibration, in words; `called` renames a set."""
     sizes, name = about["images"]["sizes"], called(about["images"]["set"])
     parts = " and ".join(f"{number:,} in {part}" for part, number in sizes.items())
     images = f"{sum(sizes.values()):,} images of {name}"

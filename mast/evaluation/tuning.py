@@ -53,7 +53,9 @@ class Recipe(Ranged):
         loss: "cross_entropy" over the classes, or "binary": each class against the rest.
     """
 
-    above: ClassVar = {"batch_size": 1, "epochs": 0, "size": 0, "head_lr": 0}
+    limits: ClassVar = {
+        **dict.fromkeys(("epochs", "size", "head_lr"), "(0, inf)"), "batch_size": "(1, inf)",
+    }  # fmt: skip
 
     optimizer: Literal["sgd", "lamb"] = "sgd"
     encoder_lr: float = 0.01

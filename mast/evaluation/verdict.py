@@ -97,7 +97,7 @@ class Verdict:
     name: str  # of the run
     comparisons: tuple[EncoderComparison, ...] = ()  # the first is what the run started as
     trained: bool = True  # whether the first is a run
-    command: str = ""  # it measures what the run started as, where nobody has
+    command: str = ""  # measures the starting weights, if they have not been measured
 
     @property
     def is_better(self) -> bool | None:

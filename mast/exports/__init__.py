@@ -17,7 +17,7 @@ from mast.exports.original import Original as Original
 from mast.exports.original import load_original as load_original
 
 FORMATS: dict[str, Entry[Format]] = {
-    "timm": Entry("timm or transformers' AutoModels, for what timm builds by itself", Timm),
+    "timm": Entry("timm or transformers' AutoModels: any encoder that timm builds unchanged", Timm),
     "pt2": Entry("torch.export: any encoder or classifier, normalized inside", Program),
     "onnx": Entry("ONNX Runtime: any encoder or classifier, normalized inside", Onnx),
 }

@@ -1,6 +1,5 @@
 """Write a folder for another library, and keep it only if its example code works."""
 
-import os
 import tempfile
 import warnings
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError, one_line
-from mast.core.files import read_json
+from mast.core.files import out_folder, read_json, refuse_others
 from mast.core.table import ShownText
 from mast.data.generated import Factors
 from mast.encoders.extract import open_images
@@ -53,15 +52,11 @@ def files_to_replace(out: Path, name: str) -> list[Path]:
     """Files of an earlier export of the same format; raises if the folder has others."""
     known = read_json(out / OURS) if (out / OURS).is_file() else None
     known = known if isinstance(known, dict) else {}
-    if os.path.lexists(out) and not out.is_dir():
-        raise UserError(f"out: expected a new folder, got the file {out}")
-    files = [] if not out.is_dir() else [*out.iterdir()]
     if known and known.get("format") != name:
         raise UserError(f"out: {out} has another format, {known.get('format')}; choose another")
-    for file in files:
-        if not file.is_file() or file.name not in (OURS, *known.get("files", ())):
-            raise UserError(f"out: {out} has {file.name}, which no export wrote; choose another")
-    return files
+    ours = (OURS, *known.get("files", ())) if known else ()
+    refuse_others(out_folder(out), ours, "mast export")
+    return [file for file in out.glob("*") if file.name in ours]
 
 
 def export_folder(

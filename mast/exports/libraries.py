@@ -15,7 +15,7 @@ from mast.data import crop_fraction
 from mast.exports.format import ANY, Format, preparing
 from mast.exports.original import Original
 from mast.models import Classifier, Encoder
-from mast.models.encoders import HEAD, ZERO_INIT, arguments, stem_of
+from mast.models.encoders import HEAD, ZERO_INIT, arguments, stem_stride
 
 WEIGHTS = "model.safetensors"
 
@@ -31,7 +31,7 @@ class Timm(Format):
     def __init__(self, original: Original) -> None:
         self.original = original
         encoder = original.encoder
-        if stem_of(encoder).stem_stride is not None:
+        if stem_stride(encoder.model, encoder.config, encoder.size) is not None:
             raise UserError(
                 "format: timm cannot build the small stem that "
                 f"{encoder.config.name!r} has for views of {encoder.size} pixels; {ANY}"

@@ -18,7 +18,7 @@ def full(x: Tensor) -> Tensor:
 def tempered(score: Tensor, temperature: float, name: str = "temperature") -> Tensor:
     """Scores divided by a temperature, as the logits of a softmax."""
     if not 0 < temperature < math.inf:
-        raise UserError(f"{name} must be finite and above zero, got {temperature}")
+        raise UserError(f"{name}: expected a number in (0, inf), got {temperature}")
     return full(score) / temperature
 
 

@@ -26,7 +26,6 @@ from mast.methods.parts import HostInputs as HostInputs
 from mast.methods.parts import Images as Images
 from mast.methods.parts import Teacher as Teacher
 from mast.methods.representations import Embedding as Embedding
-from mast.methods.representations import MethodOutput as MethodOutput
 from mast.methods.representations import save_embedding as save_embedding
 from mast.methods.vicreg import VICReg as VICReg
 from mast.methods.vicreg import VICRegConfig as VICRegConfig

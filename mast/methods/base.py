@@ -21,6 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from mast.augment import Preset, Views
 from mast.core.errors import UserError
+from mast.core.fields import check_within
 from mast.core.transfer import to_device
 from mast.methods.collapse import collapse_warnings
 from mast.methods.parts import (
@@ -40,13 +41,6 @@ TWO_OR_MORE: ViewCount = (2, math.inf)
 ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 ONE_RATE: Mapping[str, float] = MappingProxyType({})
 NEGATIVES = "its negatives are the other images of the batch"
-
-
-def _is_in(value: float, interval: str) -> bool:
-    """Whether a number, which may be NaN, is in an interval such as "(0, 1]"."""
-    low, high = map(float, interval[1:-1].split(","))
-    above = low <= value if interval[0] == "[" else low < value
-    return above and (value <= high if interval[-1] == "]" else value < high)
 
 
 @dataclass
@@ -75,17 +69,11 @@ class MethodConfig:
 
     def check(self) -> None:
         """Refuse invalid values."""
-        one = "[1, inf)"
-        for place, of, limits in (
-            ("", self, {**MethodConfig.limits, **self.limits}),
-            ("projector.", getattr(self, "projector", None), {"hidden": one, "dim": one}),
-            ("prediction.", getattr(self, "prediction", None),
-             {"hidden": one, "weight": "[0, inf)"}),
-        ):  # fmt: skip
-            for name, limit in limits.items():
-                value = getattr(of, name, None)
-                if value is not None and not _is_in(value, limit):
-                    raise UserError(f"objective.{place}{name} must be in {limit}, got {value}")
+        check_within(vars(self), {**MethodConfig.limits, **self.limits}, "objective.")
+        sizes = {"hidden": "[1, inf)", "dim": "[1, inf)", "weight": "[0, inf)"}
+        for part in ("projector", "prediction"):
+            if hasattr(self, part):
+                check_within(vars(getattr(self, part)), sizes, f"objective.{part}.")
 
     def check_views(self, preset: Preset) -> None:  # most take what there is
         """Refuse views from which the method cannot learn, of the number that it takes."""
@@ -332,29 +320,6 @@ class Method(nn.Module, ABC):
     def subspaces(self) -> Tensor | None:
         """The masks of the K operators as the distance uses them, mask_DK; None without masks."""
         return self.masks() if hasattr(self, "masks") else None
-
-    def ensemble(self, images_BCHW: Tensor) -> Tensor | None:
-        """The outputs of its parts side by side in float32; None if it has no parts.
-
-        By default the parts are the K masked embeddings, (B, K D).
-        """
-        mask_DK = self.subspaces()
-        if mask_DK is None:
-            return None
-        embedding_BD = self.embed(images_BCHW).float()
-        return torch.cat([embedding_BD * mask_D for mask_D in mask_DK.unbind(1)], dim=1)
-
-    def head_weights(self) -> dict[str, Tensor]:
-        """By operator that a head predicts from the representation, its first layer, weight_HC."""
-        weights: dict[str, Tensor] = {}
-        for part in self._parts():
-            if isinstance(part, OperatorPrediction) and part.source == "representation":
-                weights |= part.head_weights()
-        return weights
-
-    def uncertainty(self, images_BCHW: Tensor) -> Tensor | None:
-        """The trace of the covariance that it predicts for each image, (B,); None without one."""
-        return None
 
 
 class PairMethod(Method):

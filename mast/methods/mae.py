@@ -42,8 +42,8 @@ class MAEConfig(MethodConfig):
     def check(self) -> None:
         super().check()
         if self.dim % (4 * self.heads):
-            got = f"got {self.dim} and {self.heads} heads"
-            raise UserError(f"objective.dim must be a multiple of four times heads, {got}")
+            heads = f"four times heads ({self.heads})"
+            raise UserError(f"objective.dim: expected a multiple of {heads}, got {self.dim}")
 
 
 class MAE(Method):

@@ -202,13 +202,6 @@ class Mast(Method):
         mean_BD: Tensor = self.projector(self.encoder.encode(images_BCHW)).mean_BD
         return mean_BD
 
-    def uncertainty(self, images_BCHW: Tensor) -> Tensor | None:
-        """The trace of the Gaussian's covariance."""
-        if not self.config.uncertainty:
-            return None
-        covariance_BD: Tensor = self.projector(self.encoder.encode(images_BCHW)).covariance_BD
-        return covariance_BD.sum(dim=1)
-
     def statistics(self) -> dict[str, float]:
         """Mean, zero share, pairwise cosine and active share of the masks; GeM powers."""
         powers = self.projector.powers()

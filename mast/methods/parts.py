@@ -327,15 +327,6 @@ class OperatorPrediction(Part):
             },
         }
 
-    def head_weights(self) -> dict[str, Tensor]:
-        """By operator, the first layer of its head as the first view meets it, weight_HD."""
-        weights = {}
-        for name, head in self.heads.items():
-            layer, *_ = head.children()
-            assert isinstance(layer, nn.Linear)
-            weights[name] = layer.weight.detach()[:, : layer.in_features // 2]
-        return weights
-
 
 def _target(operator: str) -> str:
     """The name of an operator's target among the host inputs."""

@@ -5,7 +5,7 @@ Shapes: B images, D dimensions of the embedding, K operators.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,6 @@ from mast.core.errors import UserError, unknown
 from mast.core.tensors import write_tensors
 from mast.methods.base import ENCODER, Method
 from mast.models import relative, selection
-from mast.models.encoders import evaluating
-
-LACKING = {
-    "ensemble": "the ensemble is of the parts of a method, such as masked embeddings; this run has "
-    "no masks and no other parts",
-    "uncertainty": "this run predicts no uncertainty; MAST does when it is pretrained with "
-    "objective.uncertainty",
-}
 
 
 class Embedding(nn.Module):
@@ -95,45 +87,9 @@ class Embedding(nn.Module):
             )
         return None
 
-    def head_weights(self) -> dict[str, Tensor]:
-        """As `Method.head_weights`."""
-        return self.method.head_weights()
-
     def masks(self) -> Tensor | None:
         """The masks as the distance uses them, mask_DK; None for a method without masks."""
         return self.method.subspaces()
-
-
-class MethodOutput(nn.Module):
-    """One of a method's outputs for an image: (B, channels, H, W) to (B, D) in float32.
-
-    Args:
-        method: A trained method.
-        output: "both" representation and embedding side by side; the "ensemble" of its parts, such
-            as the K masked embeddings of MAST (Table 3); its "uncertainty", the trace of the
-            predicted covariance, (B, 1) (appendix, "Uncertainty visualization").
-    """
-
-    def __init__(self, method: Method, output: Literal["both", "ensemble", "uncertainty"]) -> None:
-        super().__init__()
-        self.method = method
-        self.output = output
-        with evaluating(method), torch.no_grad():
-            if self._given(method.encoder.blank(1)) is None:
-                raise UserError(LACKING[output])
-
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        """The output."""
-        output = self._given(images_BCHW)
-        assert output is not None
-        return output.float() if output.ndim == 2 else output[:, None]
-
-    def _given(self, images_BCHW: Tensor) -> Tensor | None:
-        if self.output == "both":
-            outputs = (self.method.final_encoder(images_BCHW), self.method.embed(images_BCHW))
-            return torch.cat([output_BD.float() for output_BD in outputs], dim=1)
-        output: Tensor | None = getattr(self.method, self.output)(images_BCHW)
-        return output
 
 
 def save_embedding(method: Method, path: Path, config: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from mast.models.encoders import Encoder as Encoder
 from mast.models.encoders import EncoderConfig as EncoderConfig
 from mast.models.encoders import load_encoder as load_encoder
 from mast.models.encoders import save_encoder as save_encoder
-from mast.models.encoders import stem_of as stem_of
+from mast.models.encoders import stem_stride as stem_stride
 from mast.models.foreign import Foreign as Foreign
 from mast.models.foreign import is_foreign as is_foreign
 from mast.models.foreign import load_foreign as load_foreign
@@ -29,7 +29,6 @@ from mast.models.patches import ShownPatches as ShownPatches
 from mast.models.patches import patches_of as patches_of
 from mast.models.patches import picked as picked
 from mast.models.patches import positions as positions
-from mast.models.pretrained import BASELINE as BASELINE
 from mast.models.pretrained import DEFAULT as DEFAULT
 from mast.models.pretrained import DEFAULT_IN_TIMM as DEFAULT_IN_TIMM
 from mast.models.pretrained import architecture_of as architecture_of

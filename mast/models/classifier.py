@@ -39,8 +39,8 @@ class Prediction(NamedTuple):
 
     Attributes:
         classes: The likeliest class of each.
-        probability_B: Of that class.
-        margin_B: By how much it is above the next one.
+        probability_B: The probability of that class.
+        margin_B: The difference from the second likeliest class's probability.
         probability_BC: Of every class, in the order of `Classifier.classes`.
     """
 
@@ -55,15 +55,15 @@ class Classifier(nn.Module):
     """Images (B, channels, H, W) in [0, 1] to the probabilities of C classes.
 
     Args:
-        encoder: From images to (B, D); all depths of one where it was learned in a space.
-        head: From there to scores (B, C).
-        classes: Their names.
+        encoder: From images to (B, D); all depths of an encoder if it was learned in a space.
+        head: From (B, D) to scores (B, C).
+        classes: Names of the C classes.
         size: Side of the views in pixels that it was made for.
-        temperature: By which scores are divided, so that probabilities are as often right.
-        about: What else is known, as JSON has it: what it learned from, how well it does.
+        temperature: Divides scores, so that probabilities match how often predictions are right.
+        about: Its training images and accuracy, as JSON.
 
     Attributes:
-        reading: How the values of files become images; None: as those of 8-bit RGB.
+        reading: How the values of files become images; None for 8-bit RGB.
     """
 
     @entry()
@@ -78,13 +78,14 @@ class Classifier(nn.Module):
     ) -> None:
         super().__init__()
         if len(classes) != head.out_features or len(classes) < 2:
-            raise UserError(f"expected {head.out_features} classes, at least 2, got {len(classes)}")
+            raise UserError(f"classes: expected {max(2, head.out_features)}, got {len(classes)}")
         if not all(isinstance(name, str) for name in classes):
-            raise UserError("expected names of classes")
+            raise UserError("classes: expected names, got other values")
         if len(set(classes)) < len(classes):  # tables and counts go by them
-            raise UserError(f"two classes are called {Counter(classes).most_common(1)[0][0]!r}")
+            twice = Counter(classes).most_common(1)[0][0]
+            raise UserError(f"classes: expected different names, got {twice!r} twice")
         if not 0 < temperature < math.inf:
-            raise UserError(f"expected a positive temperature, got {temperature}")
+            raise UserError(f"temperature: expected a number in (0, inf), got {temperature}")
         check_size(size)
         self.encoder = encoder
         self.head = head
@@ -142,9 +143,9 @@ class Classifier(nn.Module):
 
 
 def save_classifier(classifier: Classifier, path: Path) -> None:
-    """Write weights and all that rebuilds the classifier into one safetensors file.
+    """Write weights and everything that rebuilds the classifier into one safetensors file.
 
-    An encoder that is a module of the user's own leaves only its weights there.
+    Of a user's own module only the weights are written.
     """
     encoder = classifier.encoder
     described: dict[str, Any] = {}
@@ -167,7 +168,7 @@ def save_classifier(classifier: Classifier, path: Path) -> None:
     whole = classifier.state_dict()
     state = {name: each.clone() for name, each in whole.items() if isinstance(each, Tensor)}
     if len(state) < len(whole):
-        _log.warning("%s is without the encoder's extra state: load it into one that has it", path)
+        _log.warning("%s lacks the encoder's extra state: load it into a module that has it", path)
     write_tensors(path, state, described)
 
 
@@ -177,8 +178,8 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
 
     Args:
         path: The file, or a folder with one classifier in it, such as a run folder.
-        encoder: The module that was fitted, where it was one of your own, whose code is in no file;
-            a copy of it gets the weights that are in the file.
+        encoder: The fitted module, if it is your own, as the file does not hold its code; a copy of
+            it gets the weights in the file.
 
     Returns:
         The classifier in evaluation mode, on the CPU. It takes images (B, channels, H, W) in
@@ -197,12 +198,12 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     if encoder is None and "encoder" not in described:
         of_features = "features" in (read_about(file) or {}).get("encoder", ())
         raise UserError(
-            f"{file} learned from features of a file, whose model is not known here: `mast "
-            "predict` takes --features of new images; for all else give the model in Python, by "
+            f"{file} was learned from stored features and does not name their model: give `mast "
+            "predict` the --features of new images, or load it in Python with "
             "mast.load_classifier(path, encoder=...)"
             if of_features
-            else f"the encoder in {file} is a module of its own, whose code is in no file: load it "
-            "in Python, by mast.load_classifier(path, encoder=...)"
+            else f"the encoder of {file} is a user's own module, and the file does not hold its "
+            "code: load it in Python with mast.load_classifier(path, encoder=...)"
         )
     try:
         layers, size = own.get("layers"), own["size"]
@@ -253,12 +254,12 @@ def classifier_file(path: str | Path) -> Path:
         commands = " or ".join(
             f"`mast predict FOLDER --classifier {quoted(file)}`" for file in files
         )
-        raise UserError(f"{path} holds {len(files)} classifiers, name the one to use: {commands}")
+        raise UserError(f"expected one classifier in {path}, got {len(files)}: {commands}")
     return files[0]
 
 
 def read_about(path: Path) -> dict[str, Any] | None:
-    """What a file says about its classifier, unverified; None where it holds none."""
+    """What a file says about its classifier, unverified; None if it holds none."""
     try:
         own = read_metadata(read_header(path) or {}).get(NAME)
     except ValueError:

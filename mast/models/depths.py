@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.arguments import as_list
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError, reason_of, unknown
 from mast.models.encoders import (
     Encoder,
     channels_of,
@@ -159,10 +159,8 @@ class Depths(nn.Module):
             except UserError:
                 raise
             except Exception as error:  # of the user's own code
-                cause = " ".join(str(error).split())
-                raise UserError(
-                    f"the encoder cannot take images of {self.size} pixels: {cause}"
-                ) from error
+                said = f"the encoder cannot take images of {self.size} pixels: {reason_of(error)}"
+                raise UserError(said) from error
         check_representation(output_BD, self.noise())
         found = {
             name: Layer(output.ndim, output[0].numel() // part_BC.shape[1], part_BC, size_BC)

@@ -129,10 +129,10 @@ class EncoderConfig:
         read_normalization(self.mean, self.std)
         check_options(self.options)
         if self.weights == "":
-            raise UserError("encoder.weights is empty: name weights, or leave it out")
+            raise UserError("encoder.weights: expected a name or a file, got nothing")
         for name in ("freeze", "freeze_statistics"):
             if getattr(self, name) and self.weights is None:
-                raise UserError(f"encoder.{name} is for weights: give encoder.weights, too")
+                raise UserError(f"encoder.{name}: expected encoder.weights with it, got none")
 
 
 class Encoder(nn.Module):
@@ -220,7 +220,7 @@ class Encoder(nn.Module):
         return shapes[0][1], shapes[1][1], shapes[1][2]
 
     def _blank_encoding(self, side: int) -> Encoding:
-        """Of two blank images, where no pixel is beyond the patches of the first convolution."""
+        """The encoding of two blank images, whose pixels all lie in patches of the first layer."""
         convolutions = [part for part in self.model.modules() if isinstance(part, nn.Conv2d)]
         with evaluating(self), ExitStack() as hooks:
             for first in convolutions[:1]:
@@ -228,7 +228,7 @@ class Encoder(nn.Module):
             return self.encode(self.blank(2, side))
 
     def _check_patches(self, first: nn.Conv2d, inputs: tuple[Tensor]) -> None:
-        """Refuse images that patches do not fill, but of the size that the model is made for."""
+        """Refuse images that whole patches do not fill, except those of the model's own size."""
         side = inputs[0].shape[-1]
         over, patch = max((side % patch, patch) for patch in first.kernel_size)
         if not over or first.stride != first.kernel_size or any(first.padding):
@@ -240,13 +240,14 @@ class Encoder(nn.Module):
             if made_for is not None and made_for.input_size[-1] == side:
                 return
         raise UserError(
-            f"encoder {self.config.name!r} has patches of {patch} pixels, and of images of {side} "
-            f"would not see the last {over}: give {side - over + patch} as size"
+            f"size: expected a multiple of {patch} pixels, the side of the patches of encoder "
+            f"{self.config.name!r}, which would miss the last {over} pixels of each row and "
+            f"column, got {side}; give {side - over + patch}"
         )
 
     @torch.no_grad()
     def check_side(self, side: int) -> None:
-        """Refuse views of a side, in pixels, that the model cannot take, or not see whole."""
+        """Refuse views whose side, in pixels, the model cannot take or does not see whole."""
         hint = "; a ViT of timm can with encoder.options dynamic_img_size: true"
         with _in_one_line(self.config, side, hint):
             self._blank_encoding(side)
@@ -507,16 +508,16 @@ def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normaliza
     except (TypeError, ValueError, OverflowError):
         pass
     raise UserError(
-        "encoder.mean must be finite, and encoder.std positive and finite, up to "
-        f"{MOST_MOMENT:g}, for the same 1 to {MOST_CHANNELS} channels, got "
-        f"{in_short(mean)} and {in_short(std)}"
+        "encoder.mean and encoder.std: expected finite means and positive standard deviations up "
+        f"to {MOST_MOMENT:g} of the same 1 to {MOST_CHANNELS} channels, got {in_short(mean)} and "
+        f"{in_short(std)}"
     )
 
 
 def check_size(size: int) -> None:
-    """Refuse a side of images, in pixels, that no image has."""
+    """Refuse a side of images, in pixels, that is out of range."""
     if not isinstance(size, int) or not 1 <= size <= LARGEST:
-        raise UserError(f"size must be 1 to {LARGEST} pixels, got {in_short(size)}")
+        raise UserError(f"size: expected 1 to {LARGEST} pixels, got {in_short(size)}")
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -526,15 +527,17 @@ def check_options(options: Mapping[str, Any]) -> None:
     """
     for name, value in options.items():
         if name in NO_ARCHITECTURE or not name.isidentifier():
-            raise UserError(f"encoder.options describe an architecture, got {name!r:.80}")
+            raise UserError(f"encoder.options: expected those of an architecture, got {name!r:.80}")
         if not _is_literal(value):
             raise UserError(
-                f"encoder.options.{name} must be a number up to {MOST_VALUE:,}, true, false, null, "
-                f"a word or a list of at most {MOST_VALUES} of these, got {in_short(value)}"
+                f"encoder.options.{name}: expected a number up to {MOST_VALUE:,}, true, false, "
+                f"null, a word or a list of at most {MOST_VALUES} of these, got {in_short(value)}"
             )
         rate = isinstance(value, int | float) and 0 <= value <= 1
         if "drop" in name and not (value is None or rate):  # some are read in training alone
-            raise UserError(f"encoder.options.{name} must be from 0 to 1, got {in_short(value)}")
+            raise UserError(
+                f"encoder.options.{name}: expected a number in [0, 1], got {in_short(value)}"
+            )
 
 
 def _is_literal(value: Any, lists: int = 2) -> bool:
@@ -620,7 +623,7 @@ def weightless_model(config: EncoderConfig, size: int) -> nn.Module:
 
 @contextmanager
 def _in_one_line(config: EncoderConfig, size: int, hint: str = "") -> Iterator[None]:
-    """Report in one line any error that a library's own code raises about an encoder."""
+    """Report in one line any error of a library's own code."""
     try:
         yield
     except UserError:
@@ -633,33 +636,25 @@ def _in_one_line(config: EncoderConfig, size: int, hint: str = "") -> Iterator[N
         ) from error
 
 
-class Stem(NamedTuple):
-    """The first layers of an encoder, as `EncoderConfig` has them, with nothing left open."""
-
-    stem: Literal["standard", "small"]
-    stem_stride: Literal[1, 2] | None
-
-
-def stem_of(encoder: Encoder) -> Stem:
-    """The stem of an encoder, to build it again at any size."""
-    return _stem(encoder.model, encoder.config, encoder.size)
-
-
-def _stem(model: nn.Module, config: EncoderConfig, size: int) -> Stem:
+def stem_stride(model: nn.Module, config: EncoderConfig, size: int) -> Literal[1, 2] | None:
+    """The stride of a model's small stem; None where its stem is the standard one."""
     is_resnet = type(model).__name__ == "ResNet"
     if config.stem == "standard" or (config.stem == "auto" and (size > 64 or not is_resnet)):
-        return Stem("standard", None)
+        return None
     if not is_resnet:
-        raise UserError(f"stem 'small' is for ResNets; {config.name!r} has none, use stem 'auto'")
-    return Stem("small", config.stem_stride or (1 if size <= 32 else 2))
+        raise UserError(f"encoder.stem: expected auto, as {config.name!r} is no ResNet, got small")
+    return config.stem_stride or (1 if size <= 32 else 2)
 
 
 def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
     """Replace the first layers of a ResNet by the small-image stem where it is wanted."""
-    stride = _stem(model, config, size).stem_stride
+    stride = stem_stride(model, config, size)
     first: Any = None if stride is None else model.get_submodule("conv1")
     if config.stem_padding != 1 and not isinstance(first, nn.Conv2d):
-        raise UserError("encoder.stem_padding is for a small stem of one convolution")
+        raise UserError(
+            "encoder.stem_padding: expected 1, as the encoder has no small stem of one "
+            f"convolution, got {config.stem_padding}"
+        )
     if stride is None:
         return
     if isinstance(first, nn.Sequential):  # a deep stem: three 3x3 convolutions

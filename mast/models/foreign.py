@@ -2,15 +2,15 @@
 
 A checkpoint is recognised by its keys (`mast.models.layouts`). Nothing in a file is executed, and
 the encoder loads whole or not at all: each of its weights must be there, and every key behind its
-prefix must fit in name and shape, but for known heads.
+prefix must fit in name and shape, except those of known heads.
 
-A file does not say how images were normalized. A tag in the name that is given does, or what the
-Hub has beside the file, such as `config.json`. Otherwise weights without a prefix take the
-normalization of timm's default weights for the architecture, and all others ImageNet's mean and
-standard deviation, with which these projects train, except solo-learn on CIFAR and STL-10. For
-other images than RGB it is 0.5 and 0.25. Nor does a file say anything else that has
-no weights: the stride of a 3x3 stem is taken to be 1 and the pooling after it to be absent, as on
-CIFAR; activations and strides are the architecture's.
+A checkpoint does not record how images were normalized. The tag of a given name does, and so does a
+file that the Hub keeps next to the checkpoint, such as `config.json`. Otherwise weights without a
+prefix get the normalization of timm's default weights for the architecture, and all others get
+ImageNet's mean and standard deviation, with which these projects train, except solo-learn on CIFAR
+and STL-10. Images other than RGB get 0.5 and 0.25. A checkpoint does not record other parts without
+weights either: a 3x3 stem is assumed to have stride 1 and no pooling after it, as on CIFAR;
+activations and other strides are the architecture's.
 """
 
 import os
@@ -49,8 +49,8 @@ from mast.models.layouts import (
 )
 from mast.models.pretrained import named_weights, normalization_beside, normalization_of, size_of
 
-# Blocks of the four layers, whether they are bottlenecks, channels out of and into the 3x3
-# convolution of the first.
+# Blocks of the four layers, whether they are bottlenecks, and the output and input channels of the
+# first 3x3 convolution.
 RESNETS: dict[tuple[tuple[int, ...], bool, tuple[int, ...]], str] = {
     ((2, 2, 2, 2), False, (64, 64)): "resnet18",
     ((3, 4, 6, 3), False, (64, 64)): "resnet34",
@@ -71,7 +71,7 @@ VITS = {
     (1024, 24): "timm:vit_large_patch16_224",
 }
 NAME_IT = (
-    "give its timm or torchvision name beside the file: NAME --weights FILE, --encoder of "
+    "give its timm or torchvision name together with the file: NAME --weights FILE, --encoder of "
     "mast pretrain or --encoder of mast plan"
 )
 
@@ -79,7 +79,7 @@ NAME_IT = (
 class Foreign(NamedTuple):
     """An encoder of another project, the layout of its checkpoint, and the keys left out of it.
 
-    `beside` is the file next to it with the normalization.
+    `beside` is the file next to it that records the normalization.
     """
 
     encoder: Encoder
@@ -120,7 +120,7 @@ def load_foreign(
     if path.suffix == ".safetensors":
         content, header = read_tensors(path)
         if "encoder" in read_metadata(header):
-            raise UserError(f"{path} says which encoder it holds: give it alone, without a name")
+            raise UserError(f"{path} names its encoder itself: give the file without a name")
     else:
         content = _read_torch(path)
     tagged = name is not None and named_weights(name) is not None
@@ -144,8 +144,8 @@ def load_foreign(
             load_whole(model, weights)
         except UserError as error:
             raise UserError(
-                f"it has the layout of {layout.name}, but its weights are not those of "
-                f"{config.name!r}: {error}. If it is another architecture: {NAME_IT}"
+                f"its keys are those of {layout.name}, but its weights are not those of "
+                f"{config.name!r} ({error}); if its architecture is another one, {NAME_IT}"
             ) from error
         check_finite(path, weights)
         with forked():  # the first weights are drawn, only to be replaced
@@ -191,8 +191,8 @@ def _read_torch(path: Path) -> Any:
         refused = re.search(r"(?:GLOBAL|function|class) ([\w.]+\.\w+)", str(error))
         if isinstance(error, UnpicklingError) and refused is not None:
             raise UserError(
-                f"{path} holds more than weights: reading it would run {refused[1]}, which is "
-                "never done here. Where you trust the file, write its weights alone: "
+                f"{path}: expected weights alone, got a file that runs {refused[1]} when it is "
+                "read, which is never done here. If you trust the file, save only its weights: "
                 "x = torch.load(FILE, weights_only=False); torch.save(x.state_dict() if hasattr(x, "
                 "'state_dict') else x['state_dict'], 'weights.pth')"
             ) from error
@@ -211,7 +211,7 @@ def _architecture(
     options: Mapping[str, Any] | None,
     size: int | None,
 ) -> tuple[EncoderConfig, int]:
-    """Which encoder has these weights, and the side of its views."""
+    """The encoder that has these weights, and the side of its views."""
     config = EncoderConfig(name or "", dict(options or {}), stem="standard")
     if name is None:
         config.name, config.options = _inferred(layout, tensors)
@@ -245,8 +245,8 @@ def _inferred(layout: KeyLayout, tensors: dict[str, Tensor]) -> tuple[str, dict[
             name = None  # MoCo v3 has 12 heads, others 3 or 6, and no weight tells
     if name is None:
         raise UserError(
-            f"it has the layout of {layout.name}, but its weights do not tell the architecture: "
-            f"they begin with {first_keys(tensors)}; {NAME_IT}"
+            f"its keys are those of {layout.name}, but its architecture cannot be inferred from "
+            f"its weights, which begin with {first_keys(tensors)}; {NAME_IT}"
         )
     return name, options
 
@@ -262,7 +262,8 @@ def _vit_options(layout: KeyLayout, tensors: dict[str, Tensor], size: int) -> di
     if trained != size:
         if over := size % side:
             raise UserError(
-                f"size {size} is no multiple of patches of {side}: give {size - over + side}"
+                f"size: expected a multiple of the patches' {side} pixels, got {size}; give "
+                f"{size - over + side}"
             )
         options |= {"img_size": trained, "dynamic_img_size": True}
     if layout.sine_heads and dim < 768 and _has_sines(tensors):
@@ -271,7 +272,7 @@ def _vit_options(layout: KeyLayout, tensors: dict[str, Tensor], size: int) -> di
 
 
 def _channels(model: nn.Module, tensors: dict[str, Tensor]) -> int:
-    """Of the images, as the first layer of the weights has them."""
+    """The number of channels of the images, from the weights of the first layer."""
     maps = (item for item in model.named_parameters() if item[1].ndim == 4)
     key, ours = next(maps, ("", None))
     theirs = tensors.get(key)
@@ -286,13 +287,13 @@ def _is_resnet(tensors: dict[str, Tensor]) -> bool:
 
 
 def _patches(tensors: dict[str, Tensor]) -> Tensor | None:
-    """The weights that embed a ViT's patches, if they are such."""
+    """The weights that embed a ViT's patches, if there are any."""
     patches = tensors.get("patch_embed.proj.weight")
     return patches if patches is not None and patches.ndim == 4 and patches.numel() else None
 
 
 def _has_sines(tensors: dict[str, Tensor]) -> bool:
-    """Whether positions are fixed sines: the class token then has none, exactly."""
+    """Whether positions are fixed sines, where the class token's position is exactly zero."""
     positions = tensors.get("pos_embed")
     return positions is not None and positions.ndim == 3 and not positions[:1, :1].any()
 

@@ -35,15 +35,15 @@ class ShownPatches(nn.Module):
         embed: Any = getattr(model, "patch_embed", None)
         if "VisionTransformer" not in kinds or type(embed).__name__ != "PatchEmbed":
             raise UserError(
-                f"encoder {encoder.config.name!r} has no patches to hide: it must be a ViT of "
-                "timm, such as timm:vit_small_patch16_224"
+                "encoder.name: expected a ViT of timm, whose patches can be hidden, such as "
+                f"timm:vit_small_patch16_224, got {encoder.config.name!r}"
             )
         self.side: int = embed.patch_size[0]
         self.grid: int = encoder.size // self.side
         if (self.grid * self.side, self.grid**2) != (encoder.size, embed.num_patches):
             raise UserError(
-                f"images of {encoder.size} pixels must be filled by square patches, got patches of "
-                f"{embed.patch_size} pixels"
+                f"size: expected images that square patches fill, got {encoder.size} pixels and "
+                f"patches of {embed.patch_size}"
             )
         self._prefix: int = model.num_prefix_tokens
         self._shown_BS: Tensor | None = None

@@ -14,8 +14,6 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import read_json
 from mast.models.encoders import IMAGENET, Normalization, read_normalization, resolve
 
-# What a run is to be compared with, and the size that its weights are for: small and well known.
-BASELINE = "timm:resnet18.a1_in1k"
 FILE = "model.safetensors"  # of every model that timm keeps on the Hub
 # The encoder of searches and classifiers that name none: EfficientNet-Lite0 with ImageNet weights
 # (Apache-2.0), its architecture and normalization in timm, and the package of its weights.

@@ -1,6 +1,6 @@
-"""Dimensions of an embedding by operator: invariant to it or exempt from it.
+"""Which dimensions of an embedding are invariant to an operator, and which are exempt from it.
 
-Which invariance is wanted is chosen when an embedding is used, not when it is trained.
+An invariance is chosen when the embedding is used, not when it is trained.
 
 Shapes: D dimensions of the embedding, K operators, U distinct masks.
 """
@@ -16,17 +16,21 @@ NOTHING = 1e-6  # weights below this are rounding errors
 
 
 def relative(mask_DK: Tensor) -> Tensor:
-    """How invariant each dimension is to each operator, in [0, 1]: masks over their largest."""
+    """How invariant each dimension is to each operator, in [0, 1]: each mask over its maximum."""
     return mask_DK / mask_DK.amax(dim=0).clamp(min=torch.finfo(mask_DK.dtype).tiny)
 
 
 def exempt_blocks(mask_DK: Tensor, operators: Sequence[str]) -> dict[str, Tensor]:
-    """What each distinct mask, as the distance uses it, leaves out of its subspace.
+    """How exempt each dimension is from the operators of each distinct mask.
+
+    Args:
+        mask_DK: Masks as the distance uses them.
+        operators: Names of the K operators.
 
     Returns:
         exempt_D in [0, 1], 1 where a dimension is not invariant at all, by the names of the
-        operators that have this mask, joined with "+". Operators that are exempt nowhere have no
-        block, and neither have those whose mask died: it has no subspace to be exempt from.
+        operators that share the mask, joined with "+". An operator has no block if no dimension is
+        exempt from it, or if its mask died, so that none is invariant to it.
     """
     columns_DU, column_K = relative(mask_DK).unique(dim=1, return_inverse=True)
     sharing: dict[int, list[str]] = {}
@@ -46,25 +50,25 @@ def selection(
     ignore: Sequence[str] = (),
     match: Sequence[str] = (),
 ) -> Tensor:
-    """The weight of each dimension where some operators are to be ignored and others to be matched.
+    """The weight of each dimension when some operators are ignored and others are matched.
 
     With r_dk = m_dk / max_d m_dk, dimension d weighs the product of r_dk over the operators to
     ignore, times one minus the product of r_dk over those to match; operators that share a mask
-    count once. A dimension counts if it is invariant to all that is ignored and exempt from any
-    that is matched, so that neighbours agree in everything that is matched.
+    count once. A dimension counts if it is invariant to every ignored operator and exempt from at
+    least one matched operator.
 
     Args:
         mask_DK: Masks as the distance uses them, non-negative; `operators` names the K.
         ignore: Operators to which the dimensions must be invariant.
-        match: Operators from which they must be exempt, so that neighbours agree in what these
-            change; of several, from any.
+        match: Operators, from at least one of which they must be exempt, so that neighbours agree
+            in what these operators change.
 
     Returns:
         weight_D in [0, 1]; ones where nothing is chosen.
 
     Raises:
-        UserError: An operator without a mask, or whose mask died, one that is both ignored and
-            matched, a choice that leaves no dimension, or masks that are not finite.
+        UserError: An operator has no mask, its mask died, it is both ignored and matched, no
+            dimension is left, or masks are not finite.
     """
     if not bool(mask_DK.isfinite().all()):
         raise UserError("the masks are not finite: the run diverged")
@@ -72,18 +76,18 @@ def selection(
         if name not in operators:
             raise unknown("operator", name, operators)
     if both := [name for name in ignore if name in match]:
-        raise UserError(f"{both[0]} cannot be both ignored and matched")
+        raise UserError(f"match: expected operators that are not ignored, got {both[0]}")
     invariant_DK = relative(mask_DK)
     for name in (*ignore, *match):
         if not bool(invariant_DK[:, operators.index(name)].any()):
-            raise UserError(f"the mask of {name} died, so that nothing can be chosen by it")
+            raise UserError(f"expected operators whose mask did not die, got {name}")
     exempt_K = (1 - invariant_DK.amin(dim=0)) > NOTHING
     exempt = [name for name, some in zip(operators, exempt_K.tolist(), strict=True) if some]
     for name in match:
         if name not in exempt:
             raise UserError(
-                f"{name} cannot be matched: this run kept no dimensions for it, all are invariant "
-                f"to it. It kept some for {', '.join(exempt) or 'no operator'}."
+                f"match: expected operators from which this run exempts some dimensions "
+                f"({', '.join(exempt) or 'none'}), got {name}: all dimensions are invariant to it"
             )
     ignored_DU, matched_DU = (
         invariant_DK[:, [operators.index(name) for name in names]].unique(dim=1)
@@ -96,7 +100,7 @@ def selection(
         chosen = [f"ignore {' '.join(ignore)}"] if ignore else []
         chosen += [f"match {' '.join(match)}"] if match else []
         raise UserError(
-            f"no dimension is left by {' and '.join(chosen)}: the subspaces of these operators "
-            "have none in common. Choose fewer operators."
+            f"{' and '.join(chosen)}: expected operators whose subspaces share a dimension, got "
+            "some that share none; choose fewer"
         )
     return weight_D

@@ -1,6 +1,9 @@
 """Load the parts of a run other than its encoder."""
 
+from collections.abc import Callable
 from pathlib import Path
+
+from torch import nn
 
 from mast.config import build_method, configuration_of
 from mast.core.checkpoint import load_checkpoint, previous
@@ -9,9 +12,12 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
 from mast.core.tensors import check_finite, read_tensors
 from mast.encoders.load import Loaded, load
-from mast.methods import ENCODER, Embedding, Method, MethodOutput
+from mast.methods import ENCODER, Embedding, Method
 from mast.models import load_encoder
 from mast.models.encoders import RETRAIN, load_whole
+
+# What a run has besides its encoder, by name.
+REPRESENTATIONS: dict[str, Callable[[Method], nn.Module]] = {"embedding": Embedding}
 
 
 @entry(draws=True)
@@ -83,15 +89,13 @@ def load_representation(run: str | Path, representation: str, size: int | None =
 
     Args:
         run: A run folder.
-        representation: "ensemble" (the method's parts concatenated, such as MAST's masked
-            embeddings) or "embedding".
+        representation: A key of `REPRESENTATIONS`.
         size: Side of the views in pixels; by default that of pretraining.
 
     Raises:
         UserError: The run has no such representation.
     """
     loaded, method = load(run, size), load_method(run)
-    whole = representation == "embedding"
-    module = Embedding(method) if whole else MethodOutput(method, "ensemble")
+    module = REPRESENTATIONS[representation](method)
     description = loaded.description | {representation: plain(method.config)}
     return loaded._replace(module=module.eval(), description=description)

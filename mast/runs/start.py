@@ -4,7 +4,7 @@ import logging
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mast.config import PretrainConfig, build_method, configuration_of, read
 from mast.core.display import silent
@@ -21,7 +21,7 @@ from mast.models import (
     load_encoder,
     named_weights,
     near_weights,
-    stem_of,
+    stem_stride,
 )
 from mast.models.encoders import usual_normalization
 
@@ -175,5 +175,6 @@ def _architecture(encoder: Encoder, size: int) -> EncoderConfig:
     if getattr(encoder.model, "pos_embed", None) is not None and size != encoder.size:
         # Position embeddings are interpolated from the trained size.
         options = {"img_size": encoder.size, "dynamic_img_size": True} | options
-    name = architecture_of(config.name)
-    return replace(config, name=name, options=options, **stem_of(encoder)._asdict())
+    name, stride = architecture_of(config.name), stem_stride(encoder.model, config, encoder.size)
+    stem: Literal["standard", "small"] = "small" if stride else "standard"
+    return replace(config, name=name, options=options, stem=stem, stem_stride=stride)

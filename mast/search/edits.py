@@ -18,7 +18,6 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, final
 
 import cv2
@@ -26,16 +25,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from mast.core.compute import one_thread
-from mast.core.display import track
 from mast.core.files import default_cache
-from mast.core.launch import cores
 from mast.data.canvas import CanvasSet
 from mast.data.store import ImageStore, key_of
 
 KEPT, ABOUT = "edits-3", "pairs of images, compared"  # raise the number if the comparison changes
 HELD = 3000  # thumbnails in memory, of 360 kB each
-SAVED = 1000  # pairs between writes to the cache
 SIDE = 320  # longer side of compared images
 SMALL = 128  # longer side to which smaller images are enlarged
 POINTS, FEWEST, FEWEST_BLOCKS = 400, 8, 3  # points of an image; with fewer, no map is estimated
@@ -47,10 +42,8 @@ DOUBTED = 0.3  # agreement below which close features or hashes do not count
 COVERED = 0.3  # correlation below which a block is covered
 EDGE = 11  # width of the Laplacian's kernel in pixels
 BLURS = 1.5  # sigma of the Laplacian's Gaussian
-SOFTER, SIGMAS = (
-    1.5,
-    (1.5, 2.0, 3.0, 4.0),
-)  # ratio of Laplacian deviations above which the sharper image is blurred
+SOFTER = 1.5  # ratio of Laplacian deviations above which the sharper image is blurred
+SIGMAS = (1.5, 2.0, 3.0, 4.0)
 FLAT = 0.5  # deviation of a flat Laplacian in gray levels
 # Changes by edits, and the property that each affects.
 CHANGES = {
@@ -211,24 +204,13 @@ class EditFinder:
         """Differences of the second image of each pair of positions from the first."""
         of = self.canvases.keys
         keys = [key_of(of[first], of[second]) for first, second in pairs]
-        values_PE, known_P = self.store.features(KEPT, keys)
-        found = [Edit(*each) if known else None
-                 for each, known in zip(values_PE.tolist(), known_P, strict=True)]  # fmt: skip
-        new = [at for at, edit in enumerate(found) if edit is None]
 
         def look(at: int) -> Edit:
             first, second = pairs[at]
             return edit_between(self.thumbnail(first), self.thumbnail(second))
 
-        with one_thread(), ThreadPoolExecutor(cores()) as pool:
-            edits = track(pool.map(look, new), "comparing pairs", len(new), "pairs")
-            for start in range(0, len(new), SAVED):
-                part = new[start : start + SAVED]
-                for at, edit in zip(part, edits, strict=False):
-                    found[at] = edit
-                rows = np.array([found[at] for at in part], np.float32)
-                self.store.add_features(KEPT, [keys[at] for at in part], rows, ABOUT)
-        return [edit for edit in found if edit is not None]
+        rows_PE = self.store.computed(KEPT, keys, look, ("comparing pairs", "pairs"), ABOUT)
+        return [Edit(*row_E) for row_E in rows_PE.tolist()]
 
 
 def edit_between(first: Thumbnail, second: Thumbnail) -> Edit:

@@ -12,16 +12,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from mast.core.compute import one_thread
-from mast.core.display import track
-from mast.core.launch import cores
-from mast.search.edits import POINTS, SAVED, EditFinder, mirrored
+from mast.search.edits import POINTS, EditFinder, mirrored
 from mast.search.nearest import nearest
 
 FILE = Path(__file__).with_name("words.npy")
@@ -63,21 +59,11 @@ def proposed(finder: EditFinder, positions: Sequence[int], k: int) -> np.ndarray
 def _words(finder: EditFinder, positions: Sequence[int]) -> np.ndarray:
     """Words of images (N, POINTS), cached or computed."""
     keys = [finder.canvases.keys[at] for at in positions]
-    stored_NP, known_N = finder.store.features(KEPT, keys)
-    words_NP = np.full((len(keys), POINTS), NONE, np.float32)
-    if known_N.any():
-        words_NP[known_N] = stored_NP[known_N]
-    new = np.flatnonzero(~known_N).tolist()
 
     def look(at: int) -> np.ndarray:
+        words_P = np.full(POINTS, NONE)
         found_PF = finder.thumbnail(positions[at]).descriptors()[:POINTS]
-        return np.asarray((found_PF @ vocabulary().T).argmax(axis=1))
+        words_P[: len(found_PF)] = (found_PF @ vocabulary().T).argmax(axis=1)
+        return words_P
 
-    with one_thread(), ThreadPoolExecutor(cores()) as pool:
-        found = track(pool.map(look, new), "local features", len(new), "images")
-        for start in range(0, len(new), SAVED):
-            part = new[start : start + SAVED]
-            for at, word_P in zip(part, found, strict=False):
-                words_NP[at, : len(word_P)] = word_P
-            finder.store.add_features(KEPT, [keys[at] for at in part], words_NP[part], ABOUT)
-    return words_NP
+    return finder.store.computed(KEPT, keys, look, ("local features", "images"), ABOUT)

@@ -71,7 +71,7 @@ class SubspacesAnalysis(PaperAnalysis):
         label_TN = torch.tensor(np.array(list(images.labels.values())), dtype=torch.long)
         files_N = files_of(images)
         same = [
-            retrieve(unit_ND, unit_ND, label_TN, NEIGHBOURS, files_N).precision.mean(dim=1)
+            retrieve(unit_ND, unit_ND, label_TN, NEIGHBOURS, files_N).mean(dim=1)
             for unit_ND in unit
             if tasks
         ]

@@ -50,7 +50,9 @@ class FewShot(Probe):
         section 4.1 and its code, for the episodes.
     """
 
-    above: ClassVar = {"shots": 0, "repeats": 0, "ways": 1, "support": 0, "queries": 0}
+    limits: ClassVar = {
+        **dict.fromkeys(("shots", "repeats", "support", "queries"), "(0, inf)"), "ways": "(1, inf)",
+    }  # fmt: skip
 
     shots: tuple[int, ...] = (5, 10)
     repeats: int = 10

@@ -49,8 +49,10 @@ class LinearSgd(Evaluator[EvaluationData]):
         the shape of it; the numbers are those of the MAST paper's linear evaluation.
     """
 
-    above: ClassVar = {"epochs": 0, "batch_size": 0, "learning_rates": 0}
-    at_most: ClassVar = {"momentum": 1}
+    limits: ClassVar = {
+        **dict.fromkeys(("epochs", "batch_size", "learning_rates"), "(0, inf)"),
+        "momentum": "[0, 1]",
+    }
 
     learning_rates: tuple[float, ...] = (0.02,)
     epochs: int = 100

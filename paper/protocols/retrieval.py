@@ -17,11 +17,12 @@ from torch import Tensor
 from mast.augment import PROPERTIES
 from mast.core.errors import UserError
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.agreement import chance, retrieve
+from mast.evaluation.agreement import chance, precision, retrieve
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.evaluator import Evaluator
 from mast.models import exempt_blocks
+from paper.outputs import head_weights
 
 PRECISION = "precision_"  # of the nearest images; what follows names a space
 TOLD = "told_"  # of a space that heads read; what follows names the operators that they predict
@@ -64,7 +65,7 @@ class Retrieval(Evaluator[EvaluationData]):
         k: Nearest images that count for the precision, clipped to the others that there are.
     """
 
-    above: ClassVar = {"k": 0}
+    limits: ClassVar = {"k": "(0, inf)"}
 
     k: int = 10
 
@@ -91,17 +92,33 @@ class Retrieval(Evaluator[EvaluationData]):
         labels_TM = torch.stack([task.test_labels_M for task in answers])
         for space, (module, seen) in _spaces(modules).items():
             x_MD = seen(features[module])
-            retrieved = retrieve(x_MD, x_MD, labels_TM.to(x_MD.device), self.k, files_M)
+            retrieved = {
+                name: retrieve(x_MD, x_MD, labels_TM.to(x_MD.device), self.k, files_M, measure)
+                for name, measure in MEASURES.items()
+            }
             for at, (task, chance_M) in enumerate(zip(answers, chance_TM, strict=True)):
                 asks_M = chance_M > 0
                 asking_M = None if files_M is None else files_M[asks_M]
-                for measure, value_TM in zip((PRECISION, "mAP_"), retrieved, strict=True):
+                for measure, value_TM in retrieved.items():
                     value_M = value_TM[at].cpu()[asks_M]
                     yield from self.measured(task, f"{measure}{space}", value_M, files_N=asking_M)
                 by_chance = 100 * float(chance_M[asks_M].mean())
                 yield f"{task.target}/by_chance/{PRECISION}{space}", by_chance
         for task, chance_M in zip(answers, chance_TM, strict=True):
             yield f"{task.target}/chance", 100 * float(chance_M[chance_M > 0].mean())
+
+
+def average_precision(same_RM: Tensor, end_RM: Tensor, _k_R: Tensor) -> Tensor:
+    """Average precision, NaN without another image of the label; a tie counts with the precision
+    at its end.
+    """
+    found_RM = same_RM.cumsum(dim=1, dtype=torch.float32)
+    rank_M = torch.arange(1, found_RM.shape[1] + 1, device=found_RM.device)
+    precision_RM = (found_RM / rank_M).gather(1, end_RM)
+    return (precision_RM * same_RM).sum(dim=1, dtype=torch.float64) / found_RM[:, -1]
+
+
+MEASURES = {PRECISION: precision, "mAP_": average_precision}
 
 
 def _modules(encoder: FrozenEncoder) -> dict[str, FrozenEncoder]:
@@ -124,7 +141,7 @@ def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, SearchSpace]:
     for name, exempt_D in blocks.items():
         spaces[f"match_{name}"] = SearchSpace("embedding", exempt_D.mul)
         spaces[f"ignore_{name}"] = SearchSpace("embedding", (1 - exempt_D).mul)
-    weights = embedding.head_weights()
+    weights = head_weights(embedding)
     groups = [[name] for name in weights]
     groups += [[name for name in weights if name in of] for of in PROPERTIES.values()]
     for names in filter(None, groups):

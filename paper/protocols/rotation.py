@@ -48,7 +48,9 @@ class Rotation(Probe):
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`; one target, "rotation"."""
         changes = [rotated_by(angle) for angle in ANGLES]
-        pool_ND = torch.cat([encoder.pool_features(data.pool, data.size, c) for c in changes])
+        pool_ND = torch.cat(
+            [encoder.features(each, data.size, change) for change in changes for each in data.pool]
+        )
         test_MD = torch.cat([encoder.features(data.test, data.size, c) for c in changes])
         task = self._task(data)
         (learned,) = self.learn(pool_ND.to(encoder.device), [task])

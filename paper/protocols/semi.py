@@ -50,8 +50,9 @@ class Semi(Evaluator[EvaluationData]):
         SimCLR, ICML 2020, section 4.
     """
 
-    above: ClassVar = {"shares": 0, "head_lrs": 0, "epochs": 0, "batch_size": 1}
-    at_most: ClassVar = {"shares": 1}
+    limits: ClassVar = {
+        "shares": "(0, 1]", "head_lrs": "(0, inf)", "epochs": "(0, inf)", "batch_size": "(1, inf)",
+    }  # fmt: skip
     may_be_empty: ClassVar = ("lists",)
 
     shares: tuple[float, ...] = (0.01, 0.1)

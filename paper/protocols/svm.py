@@ -150,8 +150,9 @@ class Svm(Evaluator[EvaluationData]):
         2019, section 6.1; its code, and VISSL's `svm_trainer.py`.
     """
 
-    above: ClassVar = {
-        "costs": 0, "positive_weight": 0, "default_cost": 0, "folds": 1, "max_iterations": 0,
+    limits: ClassVar = {
+        "costs": "(0, inf)", "positive_weight": "(0, inf)", "default_cost": "(0, inf)",
+        "folds": "(1, inf)", "max_iterations": "(0, inf)",
     }  # fmt: skip
 
     costs: tuple[float, ...] = (0.01, 0.1, 1, 2, 5, 10, 15, 20, 50, 100, 1000)

@@ -196,7 +196,7 @@ def test_a_folder_of_something_else_is_left_alone(
 ) -> None:
     before = ours.encoder.read_bytes()
     options = {"size": 32, "operators": FEW, "device": "cpu"}
-    with pytest.raises(UserError, match=r"checkpoints, which .* did not write"):
+    with pytest.raises(UserError, match=r"one that `mast adapt` wrote; .* has checkpoints"):
         mast.adapt(colors, SMALL, untrained=True, out=ours.path, **options)
     assert ours.encoder.read_bytes() == before
     assert small.path is not None
@@ -205,7 +205,7 @@ def test_a_folder_of_something_else_is_left_alone(
     (begun / "encoder.safetensors").unlink()
     mast.adapt(colors, SMALL, untrained=True, out=begun, **options)
     (begun / "evaluations").mkdir()  # of another adaptation
-    with pytest.raises(UserError, match="contains evaluations"):
+    with pytest.raises(UserError, match="has evaluations"):
         mast.adapt(colors, SMALL, untrained=True, out=begun, **options)
 
 

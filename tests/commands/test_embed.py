@@ -63,9 +63,9 @@ def test_features_of_a_file_take_the_place_of_their_encoder(
     assert [row.split(",")[:2] for row in by_file.splitlines()] == [
         row.split(",")[:2] for row in by_model.splitlines()
     ]
-    with pytest.raises(UserError, match="takes --features of new images"):
+    with pytest.raises(UserError, match="the --features of new images"):
         mast.predict(photos / "test", fitted.path)
-    with pytest.raises(UserError, match="model is not known here"):
+    with pytest.raises(UserError, match="does not name their model"):
         mast.export(fitted.path)
     with pytest.raises(UserError, match="must encode images again"):
         mast.evaluate(file, photos, "robust")

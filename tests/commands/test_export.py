@@ -35,11 +35,11 @@ def test_nothing_of_others_is_replaced(file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has another format, timm; choose another"):
         mast.export(file, "pt2", theirs)
     (theirs / "precious").mkdir()
-    with pytest.raises(UserError, match="has precious, which no export wrote"):
+    with pytest.raises(UserError, match=r"that `mast export` wrote; .* has precious"):
         mast.export(file, "timm", theirs)
     (theirs / "precious").rmdir()
     (theirs / "mast.json").write_text("[]")
-    with pytest.raises(UserError, match="which no export wrote"):
+    with pytest.raises(UserError, match=r"wrote; .* has "):
         mast.export(file, "timm", theirs)
 
 

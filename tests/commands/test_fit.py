@@ -96,7 +96,7 @@ def test_a_classifier_is_tested_on_labelled_images(
     first = next(file for file in (photos / "test").rglob("*") if file.is_file())
     shutil.copy(first, labelled / "zebra")
     (result,) = mast.evaluate(fitted.path, labelled)
-    assert "1 of 25 images are of classes that the classifier does not know" in caplog.text
+    assert "1 of 25 images are left out, as the classifier does not know" in caplog.text
     rows = rows_of(mast.predict(photos / "test", fitted.path, tmp_path / "told.csv").file)
     pairs = Counter((row["path"].partition("/")[0], row["class"]) for row in rows)
     measured = result.targets["class"]
@@ -120,7 +120,7 @@ def test_a_classifier_is_tested_on_labelled_images(
     assert seen.duplicates == {"train": 48}
     for at in range(3):
         (labelled / f"class{at}").rename(labelled / f"other{at}")
-    with pytest.raises(UserError, match="none of the classifier's classes"):
+    with pytest.raises(UserError, match="expected some of the classifier's classes"):
         mast.evaluate(fitted.path, labelled)
 
 
@@ -170,7 +170,7 @@ def test_where_only_identity_can_be_learned_groups_say_so(
     shutil.copytree("set", "parts/train")
     shutil.move("parts/train/a/p2", "parts/val/a/p2")
     shutil.copytree("parts/train/b/p3", "parts/val/b/p3")
-    with pytest.raises(UserError, match="1 are in train and in val, the first is p3"):
+    with pytest.raises(UserError, match="got 1 in both train and val, the first of them p3"):
         mast.fit("parts", Pooled(), size=32, groups="2")
 
 

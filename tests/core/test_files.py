@@ -160,7 +160,7 @@ def test_a_folder_of_something_else_is_no_run(tmp_path: Path) -> None:
     (empty / ".mast-killed.partial").mkdir(parents=True)  # by the process that was to make it
     RunFolder(empty).open(CONFIG)
     (theirs / "thesis.tex").mkdir(parents=True)
-    with pytest.raises(UserError, match="not a run folder"), RunFolder(theirs).held():
+    with pytest.raises(UserError, match="pretrain` wrote"), RunFolder(theirs).held():
         pass
     with pytest.raises(UserError, match=r"no config\.yaml"):
         RunFolder(theirs).require()

@@ -10,7 +10,7 @@ from PIL import EpsImagePlugin, Image, ImageCms, ImageOps
 from tifffile import imwrite
 
 from mast.core.errors import UserError
-from mast.data import open_source, read_canvas
+from mast.data import open_source, read_image
 from mast.data.canvas import open_files
 from mast.data.decode import BrokenImageError, open_image, to_canvas, to_pixels
 from mast.data.folder import read_folder
@@ -171,8 +171,8 @@ def test_postscript_that_is_called_as_an_image_is_broken_and_never_run(tmp_path,
         lambda: read_folder(path.parent).load(0),
         lambda: read_folder(path.parent).canvas(0, 8),
         lambda: open_files([path], 8),
-        lambda: read_canvas(path, 8),
-        lambda: read_canvas(opened, 8),
+        lambda: read_image(path, to_pixels),
+        lambda: read_image(opened, to_pixels),
         lambda: open_source("torchvision:Imagenette@train", root=tmp_path).load(0),
     ):
         with pytest.raises(BrokenImageError):
@@ -185,9 +185,9 @@ def test_an_opened_image_of_another_format_is_read_once_it_is_decoded(tmp_path):
     Image.new("RGB", (6, 3), RED).save(tmp_path / "red.tga")
     image = Image.open(tmp_path / "red.tga")
     with pytest.raises(UserError, match="TGA"):
-        read_canvas(image, 4)
+        read_image(image, to_pixels)
     image.load()
-    canvas, aspect = read_canvas(image, 4)
+    canvas, aspect = read_image(image, lambda opened: to_canvas(opened, 4))
     assert canvas[0, 0].tolist() == list(RED)
     assert aspect == 2
 

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.encoders.frozen import FrozenEncoder
-from mast.evaluation.agreement import Retrieved, chance, retrieve
+from mast.evaluation.agreement import chance, retrieve
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.evaluation.result import TargetResult
-from paper.protocols.retrieval import Retrieval
+from paper.protocols import retrieval
+from paper.protocols.retrieval import MEASURES, Retrieval
 
 BLOCKS = {"class": "color_jitter+grayscale", "bright": "rotate"}
 
@@ -32,13 +33,9 @@ class Factors(nn.Module):
         labels = [torch.as_tensor(data.test.targets[name]) for name in BLOCKS]
         known_ND = torch.cat([nn.functional.one_hot(label_N) for label_N in labels], dim=1).float()
         self.register_buffer("known_ND", known_ND)
-        self.read: dict[str, Tensor] = {}
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         return self.known_ND  # all images of the set are one batch
-
-    def head_weights(self) -> dict[str, Tensor]:
-        return self.read
 
     def masks(self) -> Tensor:
         is_class_D = torch.tensor([1.0, 1, 1, 0, 0])
@@ -46,11 +43,8 @@ class Factors(nn.Module):
         return 3 * torch.stack([1 - is_class_D, 1 - is_class_D, is_class_D, torch.ones(5)], dim=1)
 
 
-def measure(
-    data: EvaluationData, read: dict[str, Tensor] | None = None, **settings: object
-) -> dict[str, TargetResult]:
+def measure(data: EvaluationData, **settings: object) -> dict[str, TargetResult]:
     embedding = Factors(data)
-    embedding.read = read or {}
     common = EvaluationSettings(protocols={"retrieval": {"k": 3, **settings}})
     encoder = FrozenEncoder(nn.Flatten(), representations=lambda _: FrozenEncoder(embedding))
     (result,) = evaluate_encoder(encoder, data, "retrieval", common)
@@ -76,9 +70,13 @@ def test_the_right_block_finds_all_and_the_other_chance(data: EvaluationData) ->
             assert values[f"precision_{wrong}_{block}"] == pytest.approx(values["chance"], abs=6)
 
 
-def test_what_a_head_reads_is_a_space(data: EvaluationData) -> None:
+def test_what_a_head_reads_is_a_space(
+    data: EvaluationData, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reading = nn.Linear(3 * data.size**2, 4, bias=False)
-    found = measure(data, {"rotate": reading.weight.detach()})
+    weights = {"rotate": reading.weight.detach()}
+    monkeypatch.setattr(retrieval, "head_weights", lambda _: weights)
+    found = measure(data)
     read = FrozenEncoder(nn.Sequential(nn.Flatten(), reading))
     settings = EvaluationSettings(protocols={"retrieval": {"k": 3}})
     (expected,) = evaluate_encoder(read, data, "retrieval", settings)
@@ -107,22 +105,26 @@ def at_angles(*degrees: float) -> Tensor:
     return torch.stack([angle_N.cos(), angle_N.sin()], dim=1)
 
 
-def one_target(features_ND: Tensor, *labels: int, k: int = 2) -> Retrieved:
-    found = retrieve(features_ND, features_ND, torch.tensor([labels]), k)
-    return Retrieved(*(value_TN[0] for value_TN in found))
+def both(*ranked: Tensor, k: int, files_N: Tensor | None = None) -> list[Tensor]:
+    """Precision and average precision, each (T, N)."""
+    return [retrieve(*ranked, k, files_N, measure) for measure in MEASURES.values()]
+
+
+def one_target(features_ND: Tensor, *labels: int, k: int = 2) -> list[Tensor]:
+    return [of[0] for of in both(features_ND, features_ND, torch.tensor([labels]), k=k)]
 
 
 def test_pieces_of_one_file_do_not_find_each_other() -> None:
     features_ND = at_angles(0, 10, 30, 70, 80)
     labels, files_N = torch.tensor([0, 0, 0, 1, 0]), torch.tensor([4, 4, 7, 7, 9])
-    found = retrieve(features_ND, features_ND, labels[None], 2, files_N)
+    precision_TN, average_TN = both(features_ND, features_ND, labels[None], k=2, files_N=files_N)
     # In order of nearness: of the first 2, 3, 4; of the third 1, 0, 4; of the fifth 3, 2, 1, 0.
-    assert found.precision[0].tolist() == [1 / 2, 1 / 2, 1, 0, 1 / 2]
+    assert precision_TN[0].tolist() == [1 / 2, 1 / 2, 1, 0, 1 / 2]
     expected = [(1 + 2 / 3) / 2, (1 + 2 / 3) / 2, 1, torch.nan, (1 / 2 + 2 / 3 + 3 / 4) / 3]
-    assert found.average_precision[0].tolist() == pytest.approx(expected, nan_ok=True)
+    assert average_TN[0].tolist() == pytest.approx(expected, nan_ok=True)
     assert chance(labels, files_N).tolist() == [2 / 3, 2 / 3, 1, 0, 3 / 4]
     few = retrieve(features_ND, features_ND, labels[None], 100, files_N)
-    assert few.precision[0].tolist() == [2 / 3, 2 / 3, 1, 0, 3 / 4]  # of all of other files
+    assert few[0].tolist() == [2 / 3, 2 / 3, 1, 0, 3 / 4]  # of all of other files
 
 
 def test_equals_count_as_they_would_on_average() -> None:
@@ -130,17 +132,17 @@ def test_equals_count_as_they_would_on_average() -> None:
     # The first image finds 1, then 2, 3 and 4 at once, then 5.
     shares = {1: 1, 2: (1 + 1 / 3) / 2, 3: (1 + 2 / 3) / 3, 4: 2 / 4, 5: 3 / 5}
     for k, share in shares.items():
-        found = one_target(features_ND, 0, 0, 0, 1, 1, 0, k=k)
-        assert float(found.precision[0]) == pytest.approx(share)
-        assert float(found.average_precision[0]) == pytest.approx((1 + 2 / 4 + 3 / 5) / 3)
+        precision_N, average_N = one_target(features_ND, 0, 0, 0, 1, 1, 0, k=k)
+        assert float(precision_N[0]) == pytest.approx(share)
+        assert float(average_N[0]) == pytest.approx((1 + 2 / 4 + 3 / 5) / 3)
     # Nothing tells these apart: what is found is chance.
     labels = (0, 0, 0, 1, 1, 2)
-    found = one_target(torch.zeros(6, 3), *labels, k=4)
+    precision_N, average_N = one_target(torch.zeros(6, 3), *labels, k=4)
     expected_N = chance(torch.tensor(labels))
     assert expected_N.tolist() == [2 / 5] * 3 + [1 / 5] * 2 + [0]
-    torch.testing.assert_close(found.precision, expected_N)
-    torch.testing.assert_close(found.average_precision[:5], expected_N[:5])
-    assert found.average_precision[5].isnan()  # there is no other like it
+    torch.testing.assert_close(precision_N, expected_N)
+    torch.testing.assert_close(average_N[:5], expected_N[:5])
+    assert average_N[5].isnan()  # there is no other like it
 
 
 @settings(deadline=None, max_examples=10)
@@ -151,13 +153,13 @@ def test_average_precision_is_that_of_scikit_learn(seed: int, places: int, class
         torch.randn(12, 3, generator=generator).mul(2**places).round() + 0.5 for _ in range(2)
     )
     labels_TN = torch.randint(classes, (2, 12), generator=generator)
-    found = retrieve(queries_ND, gallery_ND, labels_TN, 5)
+    precision_TN, average_TN = both(queries_ND, gallery_ND, labels_TN, k=5)
     unit = [torch.nn.functional.normalize(x_ND, dim=1) for x_ND in (queries_ND, gallery_ND)]
     similarity_NN = (unit[0] @ unit[1].T).numpy()
     for at, query in np.ndindex(2, 12):
         others = np.arange(12) != query
         same_M = (labels_TN[at] == labels_TN[at, query]).numpy()[others]
-        value = float(found.average_precision[at, query])
+        value = float(average_TN[at, query])
         if same_M.any():
             expected = average_precision_score(same_M, similarity_NN[query, others])
             assert value == pytest.approx(expected)
@@ -165,4 +167,4 @@ def test_average_precision_is_that_of_scikit_learn(seed: int, places: int, class
             assert np.isnan(value)
         nearest = similarity_NN[query, others].argsort()[::-1][:5]
         if len(np.unique(similarity_NN[query])) == 12:  # no equals
-            assert float(found.precision[at, query]) == pytest.approx(same_M[nearest].mean())
+            assert float(precision_TN[at, query]) == pytest.approx(same_M[nearest].mean())

@@ -73,7 +73,7 @@ def test_images_without_a_label_are_left_out_or_the_labels_that_few_have(
     assert f"1 of 12, the first is {whole.identifiers[3]}" in caplog.text
     one = labelled_images(replace(whole, targets={"class": class_N, "bright": bright_N}))
     assert (len(one), list(one.targets)) == (12, ["bright"])
-    assert "left out: class" in caplog.text
+    assert "which are left out: class" in caplog.text
     bright_N[:] = -1  # nothing is left to learn from, which is refused later
     assert len(labelled_images(replace(whole, targets={"bright": bright_N}))) == 12
 
@@ -95,14 +95,14 @@ def first_of_each(canvases: CanvasSet) -> CanvasSet:
     ("train", "test", "message"),
     [
         (None, lambda test: replace(test, targets={}),
-         "no label to predict in all sets: train .* has class, bright; test .* no lab"),
+         "share a kind of label, .* got none: train .* has class, bright; test .* no lab"),
         (None, lambda test: renamed(test, "color0", "color1", "green"),
-         "test has images of 'green', but train has none"),
+         "test: expected only values of 'class' that train has, got 'green'"),
         (lambda train: relabelled(train, train.targets["class"] % 2), None,
-         "test has images of 'color2', but train has none"),
+         "test: expected only values of 'class' that train has, got 'color2'"),
         (lambda train: relabelled(train, train.targets["class"] * 0), None,
-         r"every training image has the same 'class' \(color0\)"),
-        (first_of_each, None, "Give a validation set"),
+         "train: expected at least two classes of 'class', got only color0"),
+        (first_of_each, None, "give a validation set"),
     ],
 )  # fmt: skip
 def test_sets_that_do_not_fit(
@@ -213,11 +213,11 @@ def test_what_is_no_labelled_folder_is_refused(photos: Path, tmp_path: Path) -> 
         fill(tmp_path / "pets", *(f"{a}/{b}/1.png" for a in ("cat", "dog") for b in ("l", "r")))
         with pytest.raises(UserError, match=r"cat, dog.* the subfolders l, r"):
             learn(NamedSets(tmp_path / "pets"))
-    with pytest.raises(UserError, match="has no test and no train folder"):
+    with pytest.raises(UserError, match=r"test and train: expected .* has none"):
         NamedSets(photos / "train").open(ObjectData, 32)
-    with pytest.raises(UserError, match="has no train folder: give train"):
+    with pytest.raises(UserError, match=r"^train: expected labeled images, got .* has none"):
         NamedSets(photos / "train", test=photos / "test").open(EvaluationData, 32)
-    with pytest.raises(UserError, match="has no train folder: give train"):
+    with pytest.raises(UserError, match=r"^train: expected labeled images, got only test"):
         NamedSets(test=photos / "test").learning(32)
 
 

@@ -141,7 +141,7 @@ def test_one_image_a_class_is_enough_where_nothing_is_tuned(
     few = replace(data, train=replace(one, targets={"class": one.targets["class"]}), val=None)
     settings = FineTune(changes={"epochs": 2})
     assert "class/top1" in dict(settings.run(FrozenEncoder(encoder), few))
-    with pytest.raises(UserError, match="none can be held out"):
+    with pytest.raises(UserError, match="one of them to hold out, got none"):
         list(FineTune(encoder_lrs=(0.1, 0.2)).run(FrozenEncoder(encoder), few))
 
 

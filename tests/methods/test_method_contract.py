@@ -15,7 +15,8 @@ from mast.core.errors import UserError
 from mast.core.launch import make_fabric
 from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.methods import Embedding, Mast, Method, MethodOutput
+from mast.methods import Embedding, Mast, Method
+from paper.outputs import MethodOutput, uncertainty
 
 BATCH, STEPS = 4, 6
 LARS = OptimizerConfig("lars", lr=0.3)
@@ -119,7 +120,7 @@ def test_in_mixed_precision_heads_are_asked_for_what_was_drawn() -> None:
 def test_what_a_method_does_not_have() -> None:
     method = build().eval()
     assert method.subspaces() is None
-    assert method.uncertainty(make_views(0).images[0]) is None
+    assert uncertainty(method, make_views(0).images[0]) is None
     embedding = Embedding(method)
     images_BCHW = make_views(0).images[0]
     assert torch.equal(embedding(images_BCHW), method.embed(images_BCHW))
@@ -138,4 +139,5 @@ def test_an_uncertainty_is_the_trace_of_the_covariance() -> None:
     assert torch.equal(
         MethodOutput(method, "uncertainty")(images_BCHW).squeeze(1), covariance_BD.sum(1)
     )
-    assert build_method("mast", {}, {"uncertainty": False}).uncertainty(images_BCHW) is None
+    certain = build_method("mast", {}, {"uncertainty": False})
+    assert uncertainty(certain, images_BCHW) is None

@@ -14,8 +14,9 @@ from torch import Tensor
 import mast
 from mast.config import build_method as build_run
 from mast.core.errors import UserError
-from mast.methods import Embedding, MastC, Method, MethodOutput
+from mast.methods import Embedding, MastC, Method
 from mast.models import EncoderConfig
+from paper.outputs import MethodOutput
 
 PROPERTIES = ("color", "position", "orientation")
 BLOCKS = {"exempt": PROPERTIES, "exempt_share": 0.2}
@@ -96,12 +97,12 @@ def test_what_requires_a_gradient_gets_one(name: str, of: str, pool: str) -> Non
 @pytest.mark.parametrize(
     ("recipe", "objective", "message"),
     [
-        ("mast_c5_small", {"prediction": {"weight": -1.0}}, r"weight must be in \[0, inf\), got"),
-        ("vicreg5_small", {"prediction": {"hidden": 0}}, r"hidden must be in \[1, inf\), got 0"),
+        ("mast_c5_small", {"prediction": {"weight": -1.0}}, "weight: expected a number in"),
+        ("vicreg5_small", {"prediction": {"hidden": 0}}, "hidden: expected a number in"),
         ("vicreg5_small", {"predicted": ["colour"]}, "that operators change 'colour'"),
         ("mast_c5_small", {"exempt": ["color", "color"]}, "named twice: color, color"),
-        ("mast_c5_small", {"exempt_share": 1.0}, r"exempt_share must be in \(0, 1\), got 1"),
-        ("byol_small", {"momentum": 1.5}, r"objective.momentum must be in \[0, 1\], got 1.5"),
+        ("mast_c5_small", {"exempt_share": 1.0}, r"exempt_share: expected a number in \(0, 1\)"),
+        ("byol_small", {"momentum": 1.5}, "objective.momentum: expected a number in .*, got 1.5"),
         ("mast_c5_small", {"predict_from": "dephts"}, "Did you mean .depths."),
         ("mast_c5_small", {"predict_from": "block", "predicted": ["position"]}, "needs an exempt"),
     ],

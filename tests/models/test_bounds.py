@@ -68,7 +68,7 @@ def test_a_configuration_is_bounded_likewise(
         mast.configure("vicreg5_small", encoder={"options": {"layers": [4 * 10**7]}})
     with pytest.raises(UserError, match=r"encoder\.options.*checkpoint_path"):
         mast.configure("vicreg5_small", encoder={"options": {"checkpoint_path": "x.pth"}})
-    with pytest.raises(UserError, match="size must be 1 to 2048 pixels"):
+    with pytest.raises(UserError, match="size: expected 1 to 2048 pixels"):
         mast.configure("vicreg5_small", size=10**9)
     config = configure(tmp_path, tmp_path / "run")
     monkeypatch.setattr(memory, "machine_memory", lambda: 10_000)

@@ -83,7 +83,7 @@ def test_a_module_of_ones_own_gets_its_weights_back(tmp_path: Path) -> None:
     before = classifier(module(), 4)
     file = tmp_path / "classifier-a.safetensors"
     save_classifier(before, file)
-    with pytest.raises(UserError, match=r"load it in Python, by mast\.load_classifier\(path, enc"):
+    with pytest.raises(UserError, match=r"load it in Python with mast\.load_classifier\(path, enc"):
         mast.load_classifier(file)
     with pytest.raises(UserError, match="describes no classifier"):
         mast.load_classifier(file, nn.Linear(2, 2))
@@ -114,7 +114,7 @@ def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
         f"`mast predict FOLDER --classifier {tmp_path}/classifier-{name}.safetensors`"
         for name in "ab"
     )
-    with pytest.raises(UserError, match=f"holds 2 classifiers, name the one to use: {commands}$"):
+    with pytest.raises(UserError, match=f"one classifier in {tmp_path}, got 2: {commands}$"):
         classifier_file(tmp_path)
     file = tmp_path / "classifier-a.safetensors"
     with pytest.raises(UserError, match="is a classifier, for `mast predict`"):
@@ -133,7 +133,7 @@ def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     [(("a", "b"), 1.0), (("a", "b", "a"), 1.0), (CLASSES, float("nan"))],
 )
 def test_parts_fit_together(classes: tuple[str, ...], temperature: float) -> None:
-    with pytest.raises(ValueError, match=r"expected|two classes are called 'a'"):
+    with pytest.raises(ValueError, match="expected"):
         Classifier(nn.Identity(), nn.Linear(2, 3), classes, 8, temperature)
 
 

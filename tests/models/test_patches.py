@@ -45,7 +45,7 @@ def test_what_is_hidden_is_not_seen() -> None:
 
 
 def test_an_encoder_without_patches_is_refused() -> None:
-    with pytest.raises(UserError, match="has no patches to hide: it must be a ViT of timm"):
+    with pytest.raises(UserError, match="expected a ViT of timm, whose patches can be hidden"):
         ShownPatches(Encoder(ENCODER, SIZE))
 
 
@@ -101,9 +101,9 @@ def test_only_hidden_patches_count() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hidden": 1.0}, r"objective.hidden must be in \(0, 1\), got 1"),
-        ({"dim": 20}, "objective.dim must be a multiple of four times heads, got 20 and 16 heads"),
-        ({"depth": 0}, r"objective.depth must be in \[1, 1000\], got 0"),
+        ({"hidden": 1.0}, r"objective.hidden: expected a number in \(0, 1\), got 1"),
+        ({"dim": 20}, r"objective.dim: expected a multiple of four times heads \(16\), got 20"),
+        ({"depth": 0}, r"objective.depth: expected a number in \[1, 1000\], got 0"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, float], message: str) -> None:

@@ -97,7 +97,7 @@ def test_what_is_refused(ours: RunFolder, here: Path, capsys: pytest.CaptureFixt
          r"unknown operator 'inverts'\. Did you mean 'invert'"),
         ([encoder, "--data", "flowers17", "--views", "mast51"],
          r"unknown preset of views 'mast51'\. Did you mean 'mast5'"),
-        ([encoder, "--data", "unlabelled"], "there is no label to predict in all sets"),
+        ([encoder, "--data", "unlabelled"], "share a kind of label"),
         ([encoder], "give data, the labelled set of the tasks"),
     ):  # fmt: skip
         assert main(["advise", *words], PROGRAM) == 2

@@ -36,6 +36,7 @@ from mast.runs.start import load_untrained
 IMAGES = torch.linspace(0, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)
 
 
+@pytest.mark.usefixtures("baselines")
 @pytest.mark.parametrize("name", ["ours", "theirs"])
 def test_both_files_hold_the_method(name: str, request: pytest.FixtureRequest) -> None:
     run: RunFolder = request.getfixturevalue(name)

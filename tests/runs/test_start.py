@@ -218,7 +218,7 @@ def test_the_encoder_has_its_own_rate(tiny: Configure) -> None:
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        ({"freeze": True}, "encoder.freeze is for weights: give encoder.weights, too"),
+        ({"freeze": True}, "encoder.freeze: expected encoder.weights with it, got none"),
         ({"weights": "resnet18"}, "expected a file, a run folder or a timm name with a tag"),
         ({"weights": "timm:resnt18.a1_in1k"}, r"such as timm:resnet18\.a1_in1k or "),
         ({"weights": "features.npz"}, "expected an encoder, got the features"),

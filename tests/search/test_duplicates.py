@@ -17,8 +17,7 @@ from mast.data.hashes import perceptual_hashes
 from mast.data.pixels import Pixels
 from mast.evaluation.compare import compare
 from mast.evaluation.labelled_sets import EvaluationData
-from mast.evaluation.overlap import count_copies
-from mast.evaluation.protocols.run import evaluate_encoder
+from mast.evaluation.protocols.run import count_copies, evaluate_encoder
 from mast.evaluation.result import Result, Results
 from mast.search.duplicates import candidates, copies_within, grouped
 

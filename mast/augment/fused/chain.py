@@ -1,9 +1,9 @@
 """The operators of a view as a chain of kernels over a whole batch.
 
-Which samples an operator treats stands in a table and not in the shape of a launch: every step of a
-run launches the same grids over all samples, and a program whose sample did not draw its operator
-ends at once. So nothing waits for the device, and once the table is there, a CUDA graph can capture
-what follows; but not where an operator has no kernel here.
+A table, not the shape of a launch, says which samples an operator treats: every step of a run
+launches the same grids over all samples, and a program ends at once if its sample did not draw its
+operator. So nothing waits for the device, and a CUDA graph can capture everything after the table,
+unless an operator has no kernel here.
 
 Legend: B samples, N columns of the table, C = 3 channels, V view pixels along an axis.
 """
@@ -44,10 +44,10 @@ def launch(kernel: Any, grid: tuple[int], arguments: dict[str, Any]) -> None:
 
 @cache
 def works_on(device: torch.device) -> bool:
-    """Whether kernels can be built for a device, which takes a C compiler; says so if not."""
+    """Whether kernels can be built for a device, which takes a C compiler; warns if not."""
     arguments = {
         "values_T": torch.zeros(3, dtype=torch.uint8, device=device),
-        # a row of zeros says that no mean is wanted
+        # A row of zeros asks for no mean.
         "table": torch.zeros(1, resample.COLUMNS, dtype=torch.int32, device=device),
         "mean_BC": torch.empty(1, 3, device=device),
         "of": Constants(side=1, width=resample.COLUMNS, block=BLOCK, tiles=1, half=0),
@@ -56,8 +56,8 @@ def works_on(device: torch.device) -> bool:
         launch(resample.canvas_means, (1,), arguments)
     except (RuntimeError, OSError, CalledProcessError, TritonError) as error:
         _log.warning(
-            "views are drawn by PyTorch's kernels, which is several times slower: Triton's cannot "
-            "be built for %s: %s", device, error,
+            "views are drawn by PyTorch's kernels, which are several times slower, as Triton's "
+            "cannot be built for %s: %s", device, error,
         )  # fmt: skip
         return False
     return True
@@ -67,10 +67,10 @@ class Pass(NamedTuple):
     """A sequence of operators, and the kernels to launch for it.
 
     Attributes:
-        operators: The names of the operators' kernels, in the order in which they act; those that a
-            chain does not have are left out.
+        operators: The names of the operators' kernels, in the order in which they act; a chain may
+            lack some of them.
         launches: Fused kernels.
-        moves: Whether what it treats ends in the other half.
+        moves: Whether the samples that it treats end in the other half.
     """
 
     operators: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Pass(NamedTuple):
     moves: bool = False
 
 
-# The jitter is in it only right behind the warp, which takes the sums that it needs.
+# It has the jitter only right behind the warp, which computes the sums that the jitter needs.
 TONE = Pass(("jitter", "grayscale", "invert", "posterize"), (kernels.tone,))
 EQUALIZE = Pass(("equalize",), (kernels.count_levels, kernels.make_tables, kernels.look_up))
 BLUR = Pass(("gaussian_blur",), (kernels.blur_along, kernels.blur_along))  # there and back
@@ -86,7 +86,7 @@ SHARPEN = Pass(("sharpen",), (kernels.sharpen,), moves=True)
 CORRELATE = Pass(("motion_blur",), (kernels.correlate,), moves=True)
 EDGES = Pass(("blend_edges",), (kernels.blend_edges,), moves=True)
 GRAIN = Pass(("solarize", "add_noise"), (kernels.grain,))
-# The last one of every chain.
+# It ends every chain.
 FINISH = Pass(("solarize", "add_noise", "cut_out"), (kernels.sum_colors, kernels.finish))
 APPLIED = Pass()  # an operator that has no kernel here
 PASSES = (TONE, EQUALIZE, BLUR, SHARPEN, CORRELATE, GRAIN, EDGES)
@@ -101,8 +101,8 @@ def draw_views(
     Args:
         operators: Those that do not move pixels, in the order in which they act.
         canvases: The images.
-        warp: On the CPU: of the first view of each canvas, then of the second.
-        record: Likewise.
+        warp: On the CPU: the first views of all canvases, then the second views.
+        record: In the same order.
         views: views_BCVV.
     """
     device, count, side = canvases.device, len(views), views.shape[3]
@@ -159,7 +159,7 @@ def _table(
 ) -> tuple[Tensor, dict[str | None, int], dict[str, tuple[Tensor, Parameters]]]:
     """A row for each sample, and where each kernel's numbers begin.
 
-    Also, by name, the images that operators without a kernel are to be applied to, and with what.
+    Also, for each operator without a kernel, the images that it treats and its parameters.
     """
     count = len(warp.aligned_B)
     shown = canvases[torch.arange(count) % len(canvases)]
@@ -189,7 +189,7 @@ def _table(
 
 
 def passes_of(operators: Sequence[Operator]) -> Passes:
-    """The fewest passes, in order, that do these operators in theirs."""
+    """The fewest passes that apply these operators in their order."""
     last = len(operators)
     while last and _takes(FINISH, operators[last - 1 :]):
         last -= 1
@@ -206,6 +206,6 @@ def passes_of(operators: Sequence[Operator]) -> Passes:
 
 
 def _takes(each: Pass, operators: Sequence[Operator]) -> bool:
-    """Whether a pass does these operators, each once, in this order."""
+    """Whether a pass applies these operators, each once, in this order."""
     names = [operator.kernel for operator in operators]
     return names == [name for name in each.operators if name in names]

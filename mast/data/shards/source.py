@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 
 from mast.core.display import doing
-from mast.core.errors import UserError
+from mast.core.errors import UserError, reason_of
 from mast.core.files import named, parse_json
 from mast.core.reading import Reading
 from mast.core.threads import Threads
@@ -181,7 +181,7 @@ def _read_index(shard: str) -> tuple[dict[str, int], tuple[str, ...], str]:
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UserError(
             f"{url} is not an index of shards ({type(error).__name__}: "
-            f"{store.reason_of(error):.200}): correct or remove it"
+            f"{reason_of(error):.200}): correct or remove it"
         ) from error
 
 

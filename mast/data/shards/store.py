@@ -1,6 +1,5 @@
 """List and read shards, local or in any store of fsspec."""
 
-import io
 import logging
 import os
 import threading
@@ -8,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, BinaryIO, TypeVar, cast, final
+from typing import Any, BinaryIO, TypeVar, cast
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, reason_of
 from mast.core.files import named
 from mast.core.threads import Threads, wait
 
@@ -98,12 +97,6 @@ def naming(what: str) -> Iterator[None]:
         raise UserError(f"{what}: {reason_of(error)}") from error
 
 
-def reason_of(error: Exception) -> str:
-    """The error of a store or a reader, on one line."""
-    reason = getattr(error, "strerror", None) or str(error)
-    return " ".join(reason.split()) or type(error).__name__
-
-
 def read_beside(shard: str, name: str) -> bytes | None:
     """Content of a file next to a shard; None if missing."""
     from fsspec.core import url_to_fs
@@ -121,31 +114,13 @@ def open_shard(url: str, size: int) -> BinaryIO:
     """A file of this many bytes, local or in a store."""
     if is_local(url):
         return open(url, "rb", BUFFER)
-    return cast(BinaryIO, io.BufferedReader(_StoreFile(url, size), BLOCK))
+    from fsspec.spec import AbstractBufferedFile
 
+    class StoreFile(AbstractBufferedFile):
+        def _fetch_range(self, start: int, end: int) -> bytes:
+            return read_range(url, start, end - start)
 
-@final
-class _StoreFile(io.RawIOBase):
-    """A file in a store, read by ranges."""
-
-    def __init__(self, url: str, size: int) -> None:
-        self._url, self._size, self._at = url, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        content = read_range(self._url, self._at, min(len(buffer), self._size - self._at))
-        buffer[: len(content)] = content
-        self._at += len(content)
-        return len(content)
+    return cast(BinaryIO, StoreFile(None, url, block_size=BLOCK, size=size))
 
 
 def read_range(url: str, at: int, size: int) -> bytes:

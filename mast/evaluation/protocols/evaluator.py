@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -46,7 +46,7 @@ class Evaluator(Ranged, ABC, Generic[Data]):
     """
 
     needs: ClassVar[type] = EvaluationData
-    above: ClassVar[Mapping[str, float]] = {"resamples": 0}
+    limits: ClassVar = {"resamples": "(0, inf)"}
 
     seed: int = 0
     resamples: int = 1000

@@ -57,7 +57,7 @@ class FineTune(Evaluator[EvaluationData]):
         of Kornblith et al., Do Better ImageNet Models Transfer Better?, CVPR 2019, section 4.2.
     """
 
-    above: ClassVar = {"encoder_lrs": 0}
+    limits: ClassVar = {"encoder_lrs": "(0, inf)"}
     may_be_empty: ClassVar = ("encoder_lrs",)
 
     recipe: Literal["sgd", "a3"] = "sgd"

@@ -32,7 +32,7 @@ class Knn(Evaluator[EvaluationData]):
         temperatures: Values of τ to choose from.
     """
 
-    above: ClassVar = {"neighbours": 0, "temperatures": 0}
+    limits: ClassVar = {"neighbours": "(0, inf)", "temperatures": "(0, inf)"}
 
     neighbours: tuple[int, ...] = (1, 5, 10, 20, 50, 100, 200)
     temperatures: tuple[float, ...] = (0.02, 0.07, 0.2)

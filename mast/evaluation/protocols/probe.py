@@ -56,7 +56,7 @@ class Probe(Evaluator[EvaluationData], ABC):
         Transfer Better?, CVPR 2019, section A.
     """
 
-    above: ClassVar = {"penalties": 0}
+    limits: ClassVar = {"penalties": "(0, inf)"}
 
     penalties: tuple[float, ...] = PENALTIES
 

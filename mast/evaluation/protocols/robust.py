@@ -39,7 +39,7 @@ class Robust(Probe):
         magnitudes: From 0 to 1.
     """
 
-    at_most: ClassVar = {"magnitudes": 1}
+    limits: ClassVar = {"magnitudes": "[0, 1]"}
 
     operators: tuple[str, ...] = operators_for(3)
     magnitudes: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)

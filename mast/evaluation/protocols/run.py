@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from mast.core.display import doing, track
@@ -16,7 +17,6 @@ from mast.core.run import provenance
 from mast.data import crop_fraction
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData
-from mast.evaluation.overlap import count_copies
 from mast.evaluation.protocols import EVALUATORS, Evaluator
 from mast.evaluation.result import Result, notes_on_copies
 
@@ -86,6 +86,18 @@ def evaluate_encoder(
             on_result(result)
         encoder.bench.finish()
     return results
+
+
+def count_copies(data: EvaluationData) -> dict[str, int]:
+    """Number of test images whose canvas has an exact copy in each of the other parts."""
+    test_M, copies = data.test.pixels.checksum_N, dict[str, int]()
+    for part, of in data.pool_by_part.items():
+        # Different images may share a checksum: only those are read and compared.
+        sum_N = of.pixels.checksum_N
+        known = {*of.part(np.flatnonzero(np.isin(sum_N, test_M))).pixel_digests}
+        candidates = data.test.part(np.flatnonzero(np.isin(test_M, sum_N))).pixel_digests
+        copies[part] = sum(digest in known for digest in candidates)
+    return copies
 
 
 def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:

@@ -85,10 +85,9 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
     """
 
     needs: ClassVar = ObjectData
-    above: ClassVar = dict.fromkeys(
-        ("iterations", "batch_size", *SIDES, "regions", "pyramid", "lr", "clip"), 0
-    )
-    at_most: ClassVar = {"milestones": 1, "momentum": 1}
+    limits: ClassVar = dict.fromkeys(
+        ("iterations", "batch_size", *SIDES, "regions", "pyramid", "lr", "clip"), "(0, inf)"
+    ) | {"milestones": "[0, 1]", "momentum": "[0, 1]"}
     may_be_empty: ClassVar = ("milestones",)
     masks: ClassVar[bool]
     name: ClassVar[str]
