@@ -134,9 +134,9 @@ def page() -> str:
                      f"{100 * each['agreement']:.1f}"))  # fmt: skip
     heads = ("photos", "MB", "first view (ms)", "ignore (ms)", "match (ms)", "agreement (%)")
     return (
-        f"{as_markdown(Grid(heads, tuple(rows)))}\n\nFrom a switch to the new neighbors: median and "
-        "slowest of all choices, one core. Agreement: ten nearest photos that `mast neighbours` "
-        "finds, too; numbers on the page are rounded to a byte."
+        f"{as_markdown(Grid(heads, tuple(rows)))}\n\nFrom a switch to the new neighbors: median "
+        "and slowest of all choices, one core. Agreement: ten nearest photos that "
+        "`mast neighbours` finds, too; numbers on the page are rounded to a byte."
     )
 
 
