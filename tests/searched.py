@@ -36,14 +36,14 @@ def searched_page(file: Path, count: int) -> tuple[CanvasSet, Tensor, Subspaces]
     canvases = replace(canvases, identifiers=names, classes=classes)
     features_NF, subspaces = searched(count)
     group = [
-        Item(canvases, 2, "first", is_query=True),
-        Item(canvases, 5, "near: blurred", pair=(names[2], names[5])),
-        Item(canvases, 7, "exact"),
+        Item(canvases, 2, "first", True, True),
+        Item(canvases, 5, "near: blurred", kept=False, pair=(names[2], names[5])),
+        Item(canvases, 7, "exact", kept=False),
     ]
-    far = Item(canvases, 9, "distance 0.9")
+    far = [Item(canvases, at, "distance 0.9") for at in (9, 11)]
     views = [
-        View("Copies", "1 group of copies.", [GalleryRow("Group 1", group)], has_copies=True),
-        View("Outliers", "The farthest first.", [GalleryRow("", [far])]),
+        View("Copies", "1 group of copies.", [GalleryRow("Group 1", group)]),
+        View("Outliers", "The farthest first.", [GalleryRow("", far)]),
     ]
     space = reduced(features_NF, subspaces)
     write_gallery(file, NASTY, views, Searched(canvases, space), "A lead.")

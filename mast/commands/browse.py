@@ -25,7 +25,7 @@ def browse(
     untrained: bool = False,
     max_broken: float = 1.0,
 ) -> Path:
-    """Write a page to search photos on, where you choose what counts; and open it.
+    """Write a page on which you search photos and choose what counts, and open it.
 
     Click a photo to see its neighbors, then ignore or match its properties: color, orientation,
     position, focus, noise, parts. The page also has a map, copies, outliers and, in a set with
@@ -59,8 +59,8 @@ def browse(
     options = EncoderOptions(encoder, size, weights, download, untrained)
     by, photos = open_search(options, data, InvarianceChoice(space=DEPTHS), device, max_broken)
     if by.adapted is None:
-        raise UserError(f"data: expected {FEWEST} photos or more, got {len(photos)}")
-    images = lead = images_of(photos.name, len(photos), photos.skipped)
+        raise UserError(f"data: expected {FEWEST} different photos or more, got {len(photos)}")
+    lead = images_of(photos.name, len(photos), photos.skipped)
     if len(photos) > PHOTOS:
         lead += f"; {PHOTOS:,} of them, drawn at random"
         drawn = np.random.default_rng(0).permutation(len(photos))[:PHOTOS]
@@ -77,7 +77,7 @@ def browse(
     distance_N = distances(features_ND[once_B], features_ND, of_N).numpy()
     labelled = labels_of(photos)
     checked = labelled and checked_labels(photos.units, *labelled, features_ND, first_N, 0)
-    views += outlier_views(photos, distance_N, checked, images)
+    views += outlier_views(photos, distance_N, checked, counted(len(photos), "photo"))
     title = photos.name.rstrip("/").rpartition("/")[2]
     write_gallery(page, title, views, Searched(photos, space), f"{lead}.")
     return opened(page)

@@ -193,10 +193,14 @@ def groups_of(
     groups = [group for group in groups if len(group) > 1]
 
     def order(group: Group) -> tuple[int, str]:
-        loosest = max(LEVELS.index(copy.level) for copy in group[1:])
-        return loosest, canvases.identifiers[group[0].position]
+        return LEVELS.index(_loosest(group)), canvases.identifiers[group[0].position]
 
     return sorted(groups, key=order)
+
+
+def _loosest(group: Group) -> str:
+    """The least certain level of a group."""
+    return max((copy.level for copy in group[1:]), key=LEVELS.index)
 
 
 def _columns(groups: Sequence[Group], canvases: CanvasSet) -> dict[str, Any]:
@@ -311,6 +315,7 @@ def copies_view(groups: Sequence[Group], canvases: CanvasSet, lead: str) -> View
 
     rows = []
     for number, group in enumerate(groups, 1):
+        conflict = _conflict(group, canvases)
         items: list[Item] = []
         for copy in group:
             facts = canvases.facts[copy.position]
@@ -320,9 +325,12 @@ def copies_view(groups: Sequence[Group], canvases: CanvasSet, lead: str) -> View
             loose = copy.level not in ("first", "exact")
             ends = [items[0].position, copy.position] if loose else []
             pair = tuple(_cell(canvases.identifiers[end]) for end in ends)
+            is_kept = copy.level == "first" or copy.is_flat or bool(conflict)
             caption = ": ".join(filter(None, [copy.level, copy.changes]))
             caption += f"; {', '.join(filter(None, about))}"
-            items.append(Item(canvases, copy.position, caption, copy.level == "first", pair))
-        heading = " · ".join(filter(None, [f"Group {number}", _conflict(group, canvases)]))
+            is_first = copy.level == "first"
+            items.append(Item(canvases, copy.position, caption, is_first, is_kept, pair))
+        heading = f"Group {number}, {_loosest(group)}"
+        heading += f": different {conflict}" if conflict else ""
         rows.append(GalleryRow(heading, items))
-    return View("Copies", lead, rows, has_copies=True)
+    return View("Copies", lead, rows)

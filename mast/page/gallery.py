@@ -37,8 +37,8 @@ class Item(NamedTuple):
     position: int
     caption: str
     is_query: bool = False  # whether the row is about this image
-    # Two names to write into a table if the image is ticked as no copy; without them, no box.
-    pair: tuple[str, ...] = ()
+    kept: bool | None = None  # whether "keep" is ticked at first; without it, no box
+    pair: tuple[str, ...] = ()  # two names to save if they are ticked as not copies, or no box
 
 
 class GalleryRow(NamedTuple):
@@ -54,7 +54,6 @@ class View(NamedTuple):
     title: str
     lead: str
     rows: Sequence[GalleryRow]
-    has_copies: bool = False  # whether the images to keep of each row are ticked
 
 
 class Searched(NamedTuple):
@@ -92,14 +91,14 @@ def write_gallery(
         searched: The photos to choose from; without it, the page has rows only.
         lead: A sentence on what the page shows.
     """
-    photos = {} if searched is None else {
-        (searched.canvases.name, name): (searched.canvases, at)
-        for at, name in enumerate(searched.canvases.identifiers)
-    }  # fmt: skip
-    places = {photo: at for at, photo in enumerate(photos)}
-    shown = [_view(view, photos, places) for view in views]
-    side = next(side for most, side in SIDES.items() if len(photos) <= most)
+    photos = dict[tuple[str, str], tuple[CanvasSet, int]]()
+    if searched is not None:
+        canvases = searched.canvases
+        names = enumerate(canvases.identifiers)
+        photos = {(canvases.name, name): (canvases, at) for at, name in names}
+    shown = [_view(view, photos) for view in views]
     every = [*photos.values()]
+    side = next(side for most, side in SIDES.items() if len(photos) <= most)
     side = min(side, 2 + max((int(of.pixels.size_N2[at].max()) for of, at in every), default=side))
     sheets = [_sheet(every[start : start + SHEET**2], side)
               for start in range(0, len(every), SHEET**2)]  # fmt: skip
@@ -119,8 +118,11 @@ def write_gallery(
     }
     if searched is not None:
         share = 100 * searched.space.agreement
-        lead += f" Of the ten nearest, {share:.1f} % are so by unrounded features, too."
-    policy = f"{POLICY}script-src '{hashed(script)}' blob:; worker-src blob:; base-uri 'none'; "
+        lead += (
+            f" Numbers on this page are rounded: {share:.1f} % of the ten nearest photos are the "
+            "same without rounding."
+        )
+    policy = f"{POLICY}script-src '{hashed(script)}'; worker-src blob:; base-uri 'none'; "
     rendered(
         out, "gallery.html.jinja", title=title, lead=lead, policy=f"{policy}form-action 'none'",
         style=Markup(style), data=Markup(json.dumps(data).replace("<", "\\u003c")),
@@ -128,49 +130,50 @@ def write_gallery(
     )  # fmt: skip
 
 
-def _view(view: View, photos: dict[Any, Any], places: dict[Any, int]) -> dict[str, Any]:
+def _view(view: View, photos: dict[tuple[str, str], tuple[CanvasSet, int]]) -> dict[str, Any]:
     """A view as the page reads it; its photos are added to those of the page."""
+    places = {photo: at for at, photo in enumerate(photos)}
     rows = list[dict[str, Any]]()
     for row in view.rows:
         tiles = list[dict[str, Any]]()
-        for canvases, position, caption, is_query, pair in row.items[:ITEMS]:
+        for canvases, position, caption, is_query, kept, pair in row.items[:ITEMS]:
             photo = canvases.name, canvases.identifiers[position]
-            if photo not in photos and len(photos) == PHOTOS:
+            if photo not in places and len(places) == PHOTOS:
                 break
             photos.setdefault(photo, (canvases, position))
             at = places.setdefault(photo, len(places))
-            tiles.append({"at": at, "caption": visible(caption), "query": is_query, "pair": pair})
+            tiles.append({"at": at, "caption": visible(caption), "query": is_query, "kept": kept,
+                          "pair": pair})  # fmt: skip
         if not tiles:
             break
         more = len(row.items) - len(tiles)
         rows.append({"heading": visible(row.heading), "tiles": tiles, "more": more})
-    return {"title": view.title, "lead": visible(view.lead), "rows": rows,
-            "more": len(view.rows) - len(rows), "copies": view.has_copies}  # fmt: skip
+    left = len(view.rows) - len(rows)
+    return {"title": view.title, "lead": visible(view.lead), "rows": rows, "more": left}
 
 
 def _label(canvases: CanvasSet, at: int) -> str:
     """The first label of an image, or ""."""
-    for task, label_N in canvases.targets.items():
-        return "" if label_N[at] == UNLABELLED else visible(canvases.classes[task][label_N[at]])
-    return ""
+    task, label_N = next(iter(canvases.targets.items()), ("", [UNLABELLED]))
+    label = label_N[at if task else 0]
+    return "" if label == UNLABELLED else visible(canvases.classes[task][label])
 
 
 def _space(space: Reduced) -> dict[str, Any]:
     """Features and choices as the page reads them."""
-    features, properties, lengths, maps, places, every, _ = space
     return {
-        "features": _packed(features.values),
-        "scale": _packed(features.scale),
+        "features": _packed(space.features.values),
+        "scale": _packed(space.features.scale),
         "properties": {
             name: {"factor": _packed(each.factor.values), "scale": _packed(each.factor.scale),
                    "floor": each.floor}
-            for name, each in properties.items()
+            for name, each in space.properties.items()
         },
-        "lengths": _packed(torch.stack([*lengths])),
-        "maps": _packed(pad_sequence([each.values for each in maps], batch_first=True)),
-        "mapScale": _packed(pad_sequence([each.scale for each in maps], batch_first=True)),
-        "places": _packed((255 * torch.stack([*places])).round().byte()),
-        "axes": len(features.scale), "every": every,
+        "lengths": _packed(torch.stack([*space.lengths])),
+        "maps": _packed(pad_sequence([each.values for each in space.maps], batch_first=True)),
+        "mapScale": _packed(pad_sequence([each.scale for each in space.maps], batch_first=True)),
+        "places": _packed((255 * torch.stack([*space.places])).round().byte()),
+        "axes": len(space.features.scale), "every": space.every,
     }  # fmt: skip
 
 

@@ -59,8 +59,8 @@ def test_every_switch_ranks_as_python_does(
         shares.append(len({*exact} & {*near(page)[:10]}) / 10)
 
     with visit(file, "#photo=3.png") as page:
-        page.wait_for_selector("#view [aria-pressed=true]")
-        assert page.get_by_text("The nearest as the encoder sees them").is_visible()
+        page.wait_for_selector("#view .query")
+        assert page.get_by_text("Nearest first, as the encoder sees them").is_visible()
         check(subspaces.ignoring([]))
         for name, operators in PROPERTIES.items():
             group = page.get_by_role("group", name=name)
@@ -68,9 +68,9 @@ def test_every_switch_ranks_as_python_does(
             assert page.url.endswith(f"ignore={name}")
             check(subspaces.ignoring(operators))
             settled(page, group.get_by_label("matched").check)
-            assert page.get_by_text(f"by {name} alone").is_visible()
+            assert page.get_by_text(f"by {name} alone (--match {name})").is_visible()
             check(subspaces.matching(operators))
-            settled(page, group.get_by_label("as it is").check)
+            settled(page, group.get_by_label("counts").check)
         for names in (some for count in (2, 3) for some in combinations(PROPERTIES, count)):
             operators = [each for name in names for each in PROPERTIES[name]]
             for key, space in (("ignored", subspaces.ignoring), ("matched", subspaces.matching)):
@@ -86,7 +86,7 @@ def test_the_address_keeps_what_is_on_the_screen(
 ) -> None:
     with visit(shown[0]) as page:
         page.locator("#view .tile").nth(4).click()
-        page.wait_for_selector("#view [aria-pressed=true]")
+        page.wait_for_selector("#view .query")
         settled(page, page.get_by_role("button", name="The same colors").click)
         address, order = page.url, near(page)
         settled(page, page.get_by_role("button", name="The same photo, edited").click)
@@ -95,8 +95,11 @@ def test_the_address_keeps_what_is_on_the_screen(
         assert near(page) == order
         settled(page, lambda: page.get_by_role("searchbox").fill("red"))
         assert {page.evaluate("at => DATA.labels[at]", at) for at in near(page)} == {"red"}
+    with visit(shown[0], "#ignore=focus,color,focus,nothing&match=focus") as page:
+        page.wait_for_selector("#view .tile")
+        assert page.evaluate("[state.ignored, state.matched]") == [["color"], ["focus"]]
     with visit(shown[0], address[address.index("#") :]) as page:
-        page.wait_for_selector("#view [aria-pressed=true]")
+        page.wait_for_selector("#view .query")
         assert near(page) == order
         pressed = page.locator("#presets [aria-pressed=true]")
         assert pressed.all_inner_texts() == ["The same colors"]
@@ -111,12 +114,22 @@ def test_it_is_used_with_the_keyboard_alone(
             page.keyboard.press(key)
         assert page.evaluate("document.activeElement.dataset.at") == "2"
         settled(page, lambda: page.keyboard.press("Enter"))
-        assert page.locator("#view span").first.inner_text() == "2.png"
-        for words in ("whatever the color", "by color alone", "as the encoder sees them"):
+        assert page.locator("#view .name").first.inner_text() == "2.png"
+        for words in ("ignoring color", "by color alone", "as the encoder sees them"):
             settled(page, lambda: page.keyboard.press("1"))
             assert page.get_by_text(words).is_visible()
+        page.get_by_role("group", name="focus").get_by_label("ignored").check()
+        settled(page, lambda: page.keyboard.press("3"))
+        assert page.get_by_text("ignoring focus and orientation").is_visible()
         settled(page, lambda: page.keyboard.press("Escape"))
         assert page.get_by_text(f"{PHOTOS} photos.").is_visible()
+        settled(page, page.get_by_role("button", name="Outliers").click)
+        address = page.url
+        page.keyboard.press("1")
+        assert page.url == address  # the switches are not on the screen
+        page.locator("#view .tile").last.click()
+        page.wait_for_selector("#view .query")
+        assert page.locator("#view .name").first.inner_text() == "11.png"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -125,7 +138,7 @@ def test_it_fits_and_nothing_jumps(
     visit: Visit, shown: tuple[Path, CanvasSet, Tensor, Subspaces], width: int, scheme: str
 ) -> None:
     with visit(shown[0], "#photo=3.png", width, color_scheme=scheme) as page:
-        page.wait_for_selector("#view [aria-pressed=true]")
+        page.wait_for_selector("#view .query")
         check_colors(page, scheme)
         assert page.evaluate(CONTRASTS) >= 4.5
         items = "[...document.querySelectorAll('#view li')].slice(0, 12)"
@@ -173,18 +186,22 @@ def test_photos_move_on_the_map(
         assert page.evaluate("window.first === document.querySelector('.map li')")
         settled(page, lambda: page.get_by_role("searchbox").fill("12.png"))
         assert page.locator(".map li:visible").count() == 2  # 12.png and 112.png
+        page.evaluate("document.activeElement.blur()")
+        for key in ("ArrowDown", "ArrowRight"):
+            page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.dataset.at") == "112"
 
 
-def test_what_stays_and_what_is_no_copy_is_saved(
+def test_what_is_kept_and_what_is_no_copy_is_saved(
     visit: Visit, shown: tuple[Path, CanvasSet, Tensor, Subspaces]
 ) -> None:
     with visit(shown[0], "#view=Copies") as page:
+        keep = page.get_by_role("checkbox", name="keep")
+        assert [keep.nth(at).is_checked() for at in range(3)] == [True, False, False]
         page.get_by_role("checkbox", name="not a copy").check()
-        stays = page.get_by_role("checkbox", name="stays")
-        assert [stays.nth(at).is_checked() for at in range(3)] == [True, False, False]
-        stays.nth(1).check()
+        assert keep.nth(1).is_checked()
         with page.expect_download() as saved:
-            page.get_by_role("button", name="Save what does not stay").click()
+            page.get_by_role("button", name="Save the photos that are not kept").click()
         assert saved.value.path().read_text() == "7.png\n"
         with page.expect_download() as saved:
             page.get_by_role("button", name="Save the pairs that are not copies").click()
@@ -192,7 +209,7 @@ def test_what_stays_and_what_is_no_copy_is_saved(
             assert list(csv.reader(table)) == [["path", "other"], ["2.png", "5.png"]]
         page.locator("#view .tile").nth(1).click()
         assert page.get_by_role("dialog").locator("figcaption").all_inner_texts() == [
-            "2.png", "5.png", "difference",
+            "2.png", "5.png", "difference, not aligned",
         ]  # fmt: skip
         page.keyboard.press("Escape")
         assert page.get_by_role("dialog").count() == 0
@@ -208,6 +225,6 @@ def test_a_page_of_5000_photos(visit: Visit, tmp_path: Path) -> None:
         settled(page, page.get_by_role("button", name="Show 500 more").click)
         assert page.locator("#view .tile").count() == 1000
         page.locator("#view .tile").nth(999).click()
-        page.wait_for_selector("#view [aria-pressed=true]")
+        page.wait_for_selector("#view .query")
         settled(page, page.get_by_role("button", name="The same photo, edited").click)
         assert len(near(page)) == 60

@@ -33,8 +33,8 @@ def test_it_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
     data = shown_on(file)
     assert data["names"] == [NASTY, "caf\\xe9.jpg"]
     assert data["views"][0]["rows"][0]["tiles"] == [
-        {"at": 0, "caption": NASTY, "query": True, "pair": []},
-        {"at": 1, "caption": "0.9", "query": False, "pair": []},
+        {"at": 0, "caption": NASTY, "query": True, "kept": None, "pair": []},
+        {"at": 1, "caption": "0.9", "query": False, "kept": None, "pair": []},
     ]
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// Runs in a worker: the nearest photos by any choice. mast/search/reduced.py says what the numbers
+// Runs in a worker: the nearest photos under any choice. mast/search/reduced.py says what the numbers
 // are. N photos, R axes, M rows of a factor, J axes of a match; a choice is a number with a bit for
 // each property.
 const ROUNDS = 300, ACCURACY = 1e-5; // of the squared residual
@@ -92,7 +92,7 @@ function nearest(query, ignored, match) {
     const own = Float64Array.from({ length: axes }, (_, r) => values[r * photos + query] * scale[r]);
     const parts = factors.filter((_, at) => (ignored >> at) & 1), left = parts.length ? whitened(own, parts) : own;
     const length = lengths.subarray(ignored * photos, (ignored + 1) * photos);
-    cosine = projected(1, (_, r) => left[r])[0].map((dot, n) => dot / (length[query] * length[n] || 1));
+    cosine = projected(1, (_, r) => left[r])[0].map((dot, n) => Math.min(1, dot / (length[query] * length[n] || 1)));
   }
   const others = Array.from(cosine, (value, n) => [n, value]).filter(([n]) => n !== query);
   return others.sort((one, other) => other[1] - one[1] || one[0] - other[0]);
@@ -106,9 +106,9 @@ function map(ignored, match) {
 
 let queue = Promise.resolve(); // one request after the other
 self.onmessage = ({ data: { number, name, values } }) => {
-  queue = queue.then(async () => {
+  const act = async () => {
     if (name === "open") opened = await open(...values);
-    const found = name === "open" ? null : { nearest, map }[name](...values);
-    self.postMessage({ number, found });
-  });
+    self.postMessage({ number, found: name === "open" ? null : { nearest, map }[name](...values) });
+  };
+  queue = queue.then(act).catch((error) => self.postMessage({ number, error: String(error) }));
 };

@@ -1,41 +1,38 @@
 "use strict";
-// What is on the screen, kept in the address, so that it can be sent.
+// What is on the screen, stored in the address, so that it can be sent.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const SPACE = DATA.space, PROPERTIES = Object.keys(SPACE?.properties ?? {});
-const STATES = ["as it is", "ignored", "matched"];
+const STATES = ["counts", "ignored", "matched"];
 const state = { view: "", query: null, filter: "", ignored: [], matched: [] };
 const ALL = DATA.names.map((_, at) => at);
 
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1) || DATA.start);
-  const names = (key) => (given.get(key) ?? "").split(",").filter((name) => PROPERTIES.includes(name));
+  const names = (key) => PROPERTIES.filter((name) => given.get(key)?.split(",").includes(name));
   const query = DATA.names.indexOf(given.get("photo") ?? "");
   const view = (VIEWS.find(({ title }) => title === given.get("view")) ?? VIEWS[0]).title;
   const matched = names("match"), ignored = names("ignore").filter((name) => !matched.includes(name));
   Object.assign(state, { view, query: query < 0 ? null : query, filter: given.get("filter") ?? "", ignored, matched });
 }
 
-function writeAddress() {
+// Changes what is on the screen. Only a typed filter is no step of the browser's history.
+function change(changes) {
+  Object.assign(state, changes);
   const given = new URLSearchParams({ view: state.view });
   if (state.query !== null) given.set("photo", DATA.names[state.query]);
   if (state.ignored.length) given.set("ignore", state.ignored.join(","));
   if (state.matched.length) given.set("match", state.matched.join(","));
   if (state.filter) given.set("filter", state.filter);
-  if (`#${given}` !== location.hash) history.pushState(null, "", `#${given}`);
-}
-
-function change(changes) {
-  Object.assign(state, changes);
-  writeAddress();
+  const isTyped = Object.keys(changes).join() === "filter";
+  if (`#${given}` !== location.hash) history[isTyped ? "replaceState" : "pushState"](null, "", `#${given}`);
   draw();
 }
 
 const stateOf = (name) => STATES[state.ignored.includes(name) ? 1 : state.matched.includes(name) ? 2 : 0];
 
 function choose(name, how) {
-  const others = (names) => names.filter((each) => each !== name);
-  const { ignored, matched } = state;
-  change({ ignored: [...others(ignored), ...(how === STATES[1] ? [name] : [])], matched: [...others(matched), ...(how === STATES[2] ? [name] : [])] });
+  const of = (each) => (each === name ? how : stateOf(each));
+  change({ ignored: PROPERTIES.filter((each) => of(each) === STATES[1]), matched: PROPERTIES.filter((each) => of(each) === STATES[2]) });
 }
 
 // Whether a photo's name or label has the text that is searched for.

@@ -5,6 +5,8 @@ const make = (tag, values = {}, ...children) => {
   node.append(...children);
   return node;
 };
+const button = (textContent, onclick, name = "") => make("button", { type: "button", textContent, onclick, name });
+const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
 function picture(at) {
   const place = at % 100, node = make("i", { className: `sheet-${Math.floor(at / 100)}` });
@@ -12,29 +14,29 @@ function picture(at) {
   return node;
 }
 
-// A photo; `beside` is the one that it is held against, if any.
-function tile(at, caption = "", beside = null) {
-  const button = make("button", { type: "button", className: "tile", title: DATA.names[at] }, picture(at));
-  button.setAttribute("aria-label", [DATA.names[at], DATA.labels[at], caption].filter(Boolean).join(", "));
-  if (SPACE) button.setAttribute("aria-pressed", String(state.query === at));
-  button.dataset.at = at;
-  if (beside !== null) button.dataset.beside = beside;
-  return make("li", {}, button, ...(caption ? [make("span", { textContent: caption })] : []));
+// A photo with its name and a caption; `beside` is the photo that a click compares it with.
+function tile(at, caption = null, beside = null) {
+  const name = DATA.names[at], photo = make("button", { type: "button", className: "tile", title: name }, picture(at));
+  photo.setAttribute("aria-label", [name, DATA.labels[at], caption].filter(Boolean).join(", "));
+  photo.dataset.at = at;
+  if (beside !== null) photo.dataset.beside = beside;
+  const texts = caption === null ? [] : [make("span", { className: "name", textContent: name }), make("span", { textContent: caption })];
+  return make("li", {}, photo, ...texts);
 }
 
 const tiles = (items) => make("ul", { className: "tiles" }, ...items);
-const line = (text) => make("p", { className: "note", role: "status", textContent: text });
+const line = (text) => make("p", { className: "note", textContent: text });
 
 function save(name, lines) {
   const blob = new Blob(lines.map((each) => `${each}\n`), { type: "text/plain" });
   make("a", { href: URL.createObjectURL(blob), download: name }).click();
 }
 
-// Two photos and their difference, or one.
+// Two photos and the difference of their thumbnails, or one photo.
 function compare(first, second) {
   const figure = (text, ...pictures) => make("figure", {}, make("div", {}, ...pictures), make("figcaption", { textContent: text }));
   const one = (at) => figure(DATA.names[at], picture(at));
   const dialog = document.getElementById("compare");
-  dialog.querySelector("div").replaceChildren(one(first), ...(first === second ? [] : [one(second), figure("difference", picture(first), picture(second))]));
+  dialog.querySelector("div").replaceChildren(one(first), ...(first === second ? [] : [one(second), figure("difference, not aligned", picture(first), picture(second))]));
   dialog.showModal();
 }
