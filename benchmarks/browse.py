@@ -63,7 +63,7 @@ def measured(folder: str, file: Path, page: Page, queries: int) -> dict[str, Any
     written = time.perf_counter() - start
     start = time.perf_counter()
     page.goto(file.as_uri())
-    page.wait_for_function("document.body.dataset.drawn")
+    page.wait_for_function("() => document.body.dataset.drawn")
     first = time.perf_counter() - start
     choice = InvarianceChoice(space=DEPTHS)
     by, photos = open_search(

@@ -136,7 +136,8 @@ def page() -> str:
     return (
         f"{as_markdown(Grid(heads, tuple(rows)))}\n\nFrom a switch to the new neighbors: median "
         "and slowest of all choices, one core. Agreement: ten nearest photos that "
-        "`mast neighbours` finds, too; numbers on the page are rounded to a byte."
+        "`mast neighbours` finds, too (`--space depths` where nothing is chosen); numbers on the "
+        "page are rounded to a byte."
     )
 
 

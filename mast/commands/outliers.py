@@ -182,7 +182,7 @@ def outlier_views(
         rows = dict[str, list[Item]]()
         for at in checked.suspects:
             label, suggested, quality = (of[at] for of in checked.columns.values())
-            item = Item(canvases, at, f"its label: {quality:.0%} probable")
+            item = Item(canvases, at, f"its label: {100 * quality:.0f} % probable")
             rows.setdefault(f"Labelled {label}, perhaps {suggested}", []).append(item)
         views.append(
             View("Labels", f"{checked.heading}.", [GalleryRow(*row) for row in rows.items()])
