@@ -1,8 +1,8 @@
-"""What a page needs to rank photos by any choice of properties, with a byte for each number.
+"""What a page needs to rank photos under any choice of properties, with a byte for each number.
 
 To ignore properties, the page solves a linear system for the query; what would take longer is in
 tables. N photos, F features of all stages, R axes, M rows of factors, J axes of a match, Q queries.
-A choice is a number whose bit i says that property i is ignored, or matched.
+A choice is a number: bit i is set if property i is ignored (or matched).
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,8 +50,8 @@ class Reduced(NamedTuple):
         maps: By what is matched, from choice 1: the axes (J, R) that are compared.
         places: Of photos on a map (N', 2), from 0 to 1: by what is ignored, then by what is
             matched, from choice 1.
-        every: Each how many photos one is on the map.
-        agreement: Share of the ten nearest photos that are so by exact features, too, over all
+        every: The map shows every n-th photo.
+        agreement: Share of the ten nearest photos that are the same by exact features, over all
             choices.
     """
 
@@ -114,7 +114,7 @@ def reduced(features_NF: Tensor, subspaces: Subspaces, axes: int = AXES) -> Redu
 
 
 def _page_finds(page: Reduced, asked_Q: Tensor) -> list[list[list[int]]]:
-    """The nearest photos of some by each choice, as the page computes them."""
+    """The nearest photos of some under each choice, by the page's numbers."""
     along_RN = page.features.restored
     floor = [each.floor for each in page.properties.values()]
     rows = [each.factor.restored.double() for each in page.properties.values()]
