@@ -1,6 +1,5 @@
 """Checkpoints of other projects: each layout gives back the model that was wrapped, or an error."""
 
-import os
 import re
 import shutil
 from argparse import Namespace
@@ -17,7 +16,7 @@ import torch
 import torchvision
 from lightly.models import ResNetGenerator
 from safetensors.torch import save_file
-from tiny import scrambled
+from tiny import Attack, scrambled
 from torch import nn
 
 from mast.core.errors import UserError
@@ -354,20 +353,10 @@ def test_unknown_layouts(content: Any, found: str, tmp_path: Path) -> None:
     assert re.search(found, refused(tmp_path / "model.pth"))
 
 
-class Code:
-    """Unpickling this would create a file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return os.mkdir, (str(self.path),)
-
-
 @pytest.mark.parametrize("zipped", [True, False])
 def test_code_is_refused_and_not_run(resnet: Any, tmp_path: Path, zipped: bool) -> None:
     file, made = tmp_path / "model.pth", tmp_path / "made"
-    content = {"state_dict": resnet.fc.state_dict(), "args": Code(made)}
+    content = {"state_dict": resnet.fc.state_dict(), "args": Attack(made)}
     torch.save(content, file, _use_new_zipfile_serialization=zipped)
     message = refused(file)
     assert "posix.mkdir" in message
