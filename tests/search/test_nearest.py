@@ -2,17 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
+from tiny_evaluation import tiny_set
 from torch import nn
 
 from mast.core.errors import UserError
-from mast.data import CanvasSet
 from mast.evaluation.accuracy import accuracies
 from mast.evaluation.online import online_scores
 from mast.search.nearest import block_shape, cosines, nearest, votes
@@ -96,17 +95,15 @@ def test_k_must_fit_the_bank(k: int) -> None:
 
 @pytest.mark.parametrize(("images", "expected"), [(4, False), (5, True)])
 def test_a_run_of_very_few_images_is_watched_without_neighbours(
-    encoder: nn.Module, make_set: Callable[..., CanvasSet], images: int, expected: bool
+    encoder: nn.Module, images: int, expected: bool
 ) -> None:
-    scores = online_scores(encoder, make_set(2).subset(range(images)), 16)
+    scores = online_scores(encoder, tiny_set(2).subset(range(images)), 16)
     assert ("online/knn" in scores) is expected
     assert scores["online/effective_rank"] >= 1 - 1e-6
 
 
-def test_a_run_is_watched_by_the_images_that_have_a_label(
-    encoder: nn.Module, make_set: Callable[..., CanvasSet]
-) -> None:
-    images, label_N = make_set(10), make_set(10).targets["class"][:10]
+def test_a_run_is_watched_by_the_images_that_have_a_label(encoder: nn.Module) -> None:
+    images, label_N = tiny_set(10), tiny_set(10).targets["class"][:10]
     whole = replace(images.subset(range(10)), targets={"class": label_N})
     more = replace(images.subset(range(15)), targets={"class": np.r_[label_N, [-1] * 5]})
     scores = [online_scores(encoder, watched, 16)["online/knn"] for watched in (whole, more)]
