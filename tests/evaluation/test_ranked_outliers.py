@@ -35,13 +35,9 @@ def test_by_hand() -> None:
     assert self_confidence(LABELS, PROBABILITIES).tolist() == [0.8, 0.3, 0.1, 0.6, 0.9, 0.3]
 
 
-@pytest.fixture
-def few_penalties(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mast.evaluation.label_errors.PENALTIES", (0.1,))
-
-
-def test_an_image_does_not_vote_on_its_own_label(few_penalties: None) -> None:
+def test_an_image_does_not_vote_on_its_own_label(monkeypatch: pytest.MonkeyPatch) -> None:
     """Features without a class in them: a probe that had seen the labels would know them."""
+    monkeypatch.setattr("mast.evaluation.label_errors.PENALTIES", (0.1,))
     random = np.random.default_rng(0)
     labels = np.arange(60) % 2
     features = torch.from_numpy(random.normal(size=(60, 80))).float()

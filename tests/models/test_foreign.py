@@ -67,10 +67,9 @@ def under(prefix: str, module: nn.Module, without: tuple[str, ...] = ("fc.",)) -
 
 
 @cache
-def other(name: str = "resnet18") -> nn.Module:
+def other() -> nn.Module:
     """A model that must not be taken for the encoder: all zeros, on no disk."""
-    create = torchvision.models.get_model if name == "resnet18" else timm.create_model
-    model = create(name)
+    model = torchvision.models.resnet18()
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)
     return model
