@@ -20,8 +20,7 @@ if not torch.cuda.is_available():
     # read when Triton is imported: its kernels run on the CPU
     os.environ["TRITON_INTERPRET"] = "1"
 
-from tiny import configure
-from tiny import write_images as write
+from tiny import configure, write_images
 from torch.multiprocessing import start_processes
 
 import mast
@@ -135,18 +134,12 @@ def baselines() -> None:
     register()
 
 
-@pytest.fixture
-def write_images() -> Callable[..., Path]:
-    """A function that writes small photographs into a folder, a class a subfolder."""
-    return write
-
-
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set of 48 training, 24 validation and 24 test images of three classes."""
     root = tmp_path_factory.mktemp("photos")
     for part, count in (("train", 48), ("val", 24), ("test", 24)):
-        write(root / part, count)
+        write_images(root / part, count)
     return root
 
 

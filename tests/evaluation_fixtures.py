@@ -1,7 +1,6 @@
 """A tiny labelled set and an encoder that sees it, shared by the tests of the protocols."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from PIL import Image
 from tiny import ENCODER
 from tiny_evaluation import SIDE, Colors, tiny_set
 
-from mast.data import CanvasSet, open_source
+from mast.data import open_source
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.models import Encoder
 from paper import annotated
@@ -28,11 +27,6 @@ annotated.register()
 @pytest.fixture
 def encoder() -> Colors:
     return Colors()
-
-
-@pytest.fixture
-def make_set() -> Callable[..., CanvasSet]:
-    return tiny_set
 
 
 @pytest.fixture

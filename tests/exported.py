@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -57,10 +56,6 @@ class Case(NamedTuple):
     module: nn.Module
     pictures: list[str]
 
-    def ours(self) -> Tensor:
-        """What the module gives."""
-        return outputs(self.module, self.pictures)
-
     def theirs(self, count: int) -> Tensor:
         """What a process without `mast` gave for so many of the images."""
         return torch.from_numpy(np.load(f"{self.exported.folder}-{count}.npy"))
@@ -89,10 +84,6 @@ def load_in_a_fresh_process(
     words = [sys.executable, "-P", "-c", FRESH, json.dumps([places, ["mast", *missing]])]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def normalised(config: EncoderConfig) -> EncoderConfig:
-    return replace(config, mean=HALF.mean, std=HALF.std)
 
 
 def pictures_of(folder: Path, size: int) -> list[str]:

@@ -27,11 +27,6 @@ def nodes(path: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(path.read_text())))
 
 
-def rooms() -> list[str]:
-    children = [path for path in PACKAGE.iterdir() if path.name != "__pycache__"]
-    return sorted(path.stem for path in children if path.stem != "__init__")
-
-
 def test_the_house_does_not_grow() -> None:
     assert not {what: number for what, number in measured().items() if number > BOUNDS[what]}
 
@@ -39,7 +34,8 @@ def test_the_house_does_not_grow() -> None:
 def test_every_room_has_a_caption() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     tree = text[text.index("```\nmast/") :].partition("\n```")[0]
-    for room in rooms():
+    children = [path for path in PACKAGE.iterdir() if path.name != "__pycache__"]
+    for room in sorted(path.stem for path in children if path.stem != "__init__"):
         name = f"{room}/" if (PACKAGE / room).is_dir() else f"{room}.py"
         (line,) = [line for line in tree.splitlines() if f"── {name} " in line]
         assert line.partition(name)[2].strip(), name

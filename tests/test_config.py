@@ -18,6 +18,7 @@ from mast.core.errors import UserError
 from mast.core.run import plain
 from mast.methods import METHODS
 from mast.recipes import FULL, RECIPES, configure
+from paper.methods.recipes import RECIPES as OF_PAPER
 from paper.studies.rival import rival
 
 Configure = Callable[..., mast.PretrainConfig]
@@ -87,9 +88,12 @@ def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatc
     assert read(folder.config) == written
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [*RECIPES, *OF_PAPER])
+@pytest.mark.usefixtures("baselines")
 def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
     config = RECIPES[name]()
+    config.check_trainable()
+    assert "&" not in yaml.safe_dump(record(config))
     assert config.recipe == name
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump({**plain(config), "method": config.method}))

@@ -11,22 +11,13 @@ import torch
 from counted import Counted
 from torch import Tensor
 
-from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, View
+from mast.augment import OPERATORS, PRESETS, Pipeline
 from mast.augment.compiled import operators, resample
 from mast.core.canvases import Canvases
 from mast.methods import Mast, MastC, MastCConfig, MastConfig
 from mast.models import Encoder, EncoderConfig, Gaussian
 
 SIZE, COUNT = 24, 64
-FOUR_VIEWS = Preset(PRESETS["mast15"].operators, (View(), View(), View(size=16), View(size=16)))
-VIEWS = {**PRESETS, "four views": FOUR_VIEWS}
-
-
-def drawn(preset: str, use_compiled: bool = True) -> tuple[Pipeline, tuple]:
-    pipeline = Pipeline(VIEWS[preset], SIZE, compiled=use_compiled)
-    canvases = Canvases.of(torch.zeros(COUNT, 32, 32, 3, dtype=torch.uint8))
-    records = pipeline.draw(COUNT, torch.Generator().manual_seed(0))
-    return pipeline, (canvases, records)
 
 
 def test_a_view_is_one_kernel_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,8 +33,9 @@ def test_a_view_is_one_kernel_an_operator(monkeypatch: pytest.MonkeyPatch) -> No
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        pipeline, batch = drawn("mast19")
-        pipeline.views(*batch)
+        pipeline = Pipeline(PRESETS["mast19"], SIZE, compiled=True)
+        canvases = Canvases.of(torch.zeros(COUNT, 32, 32, 3, dtype=torch.uint8))
+        pipeline.views(canvases, pipeline.draw(COUNT, torch.Generator().manual_seed(0)))
     finally:
         torch.set_num_threads(threads)
     assert len(calls) == 2 * len(set(calls)) == 2 * 13  # geometry is one warp
@@ -76,7 +68,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", ["contrast", "distance", "uncertain"])
+@pytest.mark.parametrize("name", CONFIGS)
 def test_memory_of_the_objective_does_not_grow_with_k(name: str) -> None:
     peaks = {}
     for count in (5, 19):

@@ -82,10 +82,7 @@ def python_of(document: str) -> list[str]:
 
 
 def test_python_of_readme_and_manual_runs(
-    trained: Callable[..., RunFolder],
-    photos: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    trained: Callable[..., RunFolder], photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a small run in place of their encoders."""
     monkeypatch.chdir(tmp_path)

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import ENCODER
-from torch import Tensor, nn
+from tiny import ENCODER, Pooled
 
 import mast
 from mast.analyses import ANALYSES, Subject
@@ -26,13 +25,6 @@ from mast.recipes import RECIPES
 
 REGISTRIES = (EVALUATORS, ANALYSES, METHODS, OPERATORS, PRESETS, RECIPES)
 DOCUMENT = Path(__file__).parent.parent / "docs" / "extending.md"
-
-
-class Mean(nn.Module):
-    """The mean color of an image."""
-
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        return images_BCHW.mean(dim=(2, 3))
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +44,7 @@ def test_the_protocol_measures(photos: Path) -> None:
     train, test = (open_canvas(str(photos / part), 32) for part in ("train", "test"))
     settings = EvaluationSettings(protocols={"nearest_mean": {"power": 1.0}})
     data = EvaluationData(train, None, test, 32)
-    (result,) = evaluate_encoder(Mean(), data, ["nearest_mean"], settings)
+    (result,) = evaluate_encoder(Pooled(), data, ["nearest_mean"], settings)
     assert result.targets["class"].values["top1"] == 100  # classes differ by their color
     assert result.settings["protocol"]["power"] == 1.0
 

@@ -168,16 +168,11 @@ def test_processes_draw_their_parts(
     assert same(tuple(map(torch.cat, zip(*parts, strict=True))), expected)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"views": "mast6"}, "unknown views 'mast6'. Did you mean 'mast5'"),
-        ({"canvas": -1}, "side: expected 1 to"),
-    ],
-)
-def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=re.escape(message)):
-        mast.ViewMaker(**options)
+def test_options_that_cannot_be() -> None:
+    with pytest.raises(UserError, match=r"unknown views 'mast6'\. Did you mean 'mast5'"):
+        mast.ViewMaker("mast6")
+    with pytest.raises(UserError, match="side: expected 1 to"):
+        mast.ViewMaker(canvas=-1)
 
 
 @pytest.mark.parametrize(

@@ -104,28 +104,6 @@ def test_uninitialised_memory_never_shows():
     )
 
 
-@pytest.mark.slow
-def test_kernels_just_compiled_equal_those_on_disk(tmp_path):
-    code = """
-import hashlib, torch
-from mast.augment import PRESETS, Pipeline
-from mast.core.canvases import Canvases
-random = torch.Generator().manual_seed(0)
-images = torch.randint(256, (32, 40, 48, 3), generator=random, dtype=torch.uint8)
-pipeline = Pipeline(PRESETS["mast15"], 32, compiled=True)
-views = pipeline.views(Canvases.of(images), pipeline.draw(32, random)).images
-print(*(hashlib.sha256(view.numpy().tobytes()).hexdigest() for view in views))
-"""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    first, second = (
-        subprocess.run(
-            [sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE
-        ).stdout
-        for _ in range(2)
-    )
-    assert first == second
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 def test_an_empty_batch_has_empty_views(compiled):
     pipeline = Pipeline(PRESETS["mast5"], 24, compiled)

@@ -114,14 +114,10 @@ def test_boxes_keep_their_area_and_ratio_in_the_original_image():
             assert max(width[i], height[i]) == pytest.approx(1.0)
 
 
-def checkerboard(pixels: int, cell: int) -> torch.Tensor:
-    line = torch.arange(pixels) // cell % 2
-    return (line ^ line[:, None]).float().expand(1, 3, -1, -1)
-
-
 @pytest.mark.parametrize(("cell", "angle"), [(1, -13.0), (2, 30.0)])
 def test_turning_a_fine_pattern_does_not_alias(cell, angle):
-    pattern = checkerboard(256, cell)
+    line = torch.arange(256) // cell % 2
+    pattern = (line ^ line[:, None]).float().expand(1, 3, -1, -1)  # a checkerboard
     views = view(canvas_of(pattern), torch.ones(1), 64, rotate={"angle": torch.tensor([angle])})[0]
     antialiased = reference.resize(pattern[0], [64, 64], antialias=True)
     expected = reference.rotate(antialiased, angle, InterpolationMode.BILINEAR, fill=0.5)

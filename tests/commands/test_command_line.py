@@ -3,19 +3,15 @@
 import inspect
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-import mast
 from mast.cli import main
 from mast.cli.verbs import TOPICS, VERBS, named
 from mast.cli.words import arguments_of, options_of
 from mast.recipes import RECIPES
-
-Configure = Callable[..., mast.PretrainConfig]
 
 
 @pytest.mark.parametrize(

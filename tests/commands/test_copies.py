@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +21,7 @@ from mast.core.run import RunFolder
 
 
 @pytest.fixture
-def planted(write_images: Callable[..., Path], tmp_path: Path) -> Path:
+def planted(tmp_path: Path) -> Path:
     """Forty images of smooth shapes, some of them again: as they are, compressed, brighter."""
     folder = tmp_path / "set"
     folder.mkdir()

@@ -15,8 +15,6 @@ import mast
 from mast.core.errors import UserError
 from mast.data import DataConfig, open_canvas
 
-EXPORT = Path(__file__).parents[2] / "docs" / "use.md"
-
 
 def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> None:
     encoder = mast.load_encoder(run)

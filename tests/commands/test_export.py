@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from exported import NARROW
 
 import mast
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.models import Encoder, EncoderConfig, save_encoder
-
-NARROW = EncoderConfig("timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]})
+from mast.models import Encoder, save_encoder
 
 
 @pytest.fixture

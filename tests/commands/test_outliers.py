@@ -2,7 +2,7 @@
 
 import csv
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from pages import shown_on
 from PIL import Image
-from tiny import Pooled
+from tiny import Pooled, write_images
 from torch import Tensor, nn
 
 import mast
@@ -55,14 +55,10 @@ def test_outliers(
             mast.outliers(tmp_path / "same", ours.path)
 
 
-def test_distances_by_hand(
-    theirs: RunFolder, photos: Path, tmp_path: Path, write_images: Callable[..., Path]
-) -> None:
+def test_distances_by_hand(theirs: RunFolder, photos: Path, tmp_path: Path) -> None:
     """From the set itself and from other images."""
-    encoder, elsewhere = (
-        load_encoder(theirs.path),
-        write_images(tmp_path / "elsewhere", 12, side=48),
-    )
+    encoder = load_encoder(theirs.path)
+    elsewhere = write_images(tmp_path / "elsewhere", 12, side=48)
 
     def features(folder: Path) -> tuple[Sequence[str], Tensor]:
         canvases = open_canvas(str(folder), encoder.size)
@@ -101,7 +97,7 @@ def test_values_mean_the_same_in_both_sets(tmp_path: Path) -> None:
     assert few == pytest.approx({name: both[name] for name in few}, abs=1e-6)
 
 
-def test_changed_labels_are_found(write_images: Callable[..., Path], tmp_path: Path) -> None:
+def test_changed_labels_are_found(tmp_path: Path) -> None:
     """Each class has a color; three images lie in the folder of another class, one in its own."""
     folder = write_images(tmp_path / "set", 90)
     for at, wrong in ((0, 1), (31, 2), (62, 0)):

@@ -1,7 +1,6 @@
 """What a run costs is measured; epochs fit the hours."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,6 @@ from mast.evaluation.verdict import ADAPT_FIRST
 from mast.models import Encoder, EncoderConfig
 from mast.recipes import RECIPES, recipe
 from mast.runs.cost import Cost, cost
-
-Configure = Callable[..., mast.PretrainConfig]
 
 
 def computed(name: str, images: int) -> Cost:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from tiny import write_images
 
 import mast
 from mast.config import read, record
@@ -184,9 +185,7 @@ def test_a_complete_run_is_left_alone_and_another_configuration_refused(tiny: Co
     assert run.config.read_bytes() == written
 
 
-def test_changed_images_are_refused(
-    tiny: Configure, write_images: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_changed_images_are_refused(tiny: Configure, tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", 32)
     config = tiny(data=str(folder), out=str(tmp_path / "run"), checkpoint_minutes=0.0)
     run = mast.pretrain(config)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tiny import stop_after
+from tiny import stop_after, write_images
 
 import mast
 from mast.commands import shard as command
@@ -61,7 +61,7 @@ def test_a_shard_that_is_cut_short_is_written_again(photos: Path, tmp_path: Path
 
 
 def test_broken_images_are_left_out_up_to_a_share(
-    write_images: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = write_images(tmp_path / "images", 12)
     for file in sorted(folder.rglob("*.png"))[:2] or sorted(folder.rglob("*.jpg"))[:2]:

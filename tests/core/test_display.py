@@ -4,29 +4,22 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from mast.core import display
 
 
-class Clock:
-    """A time that the test moves."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(display._bars, "get_time", clock)
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A time that the test moves."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(display._bars, "get_time", lambda: clock.now)
     return clock
 
 
-def test_a_line_says_what_how_far_how_fast_and_how_long_yet(clock: Clock) -> None:
+def test_a_line_says_what_how_far_how_fast_and_how_long_yet(clock: SimpleNamespace) -> None:
     with display.doing("reading photos", 1361, "images") as work:
         for _ in range(64):
             clock.now += 1
@@ -35,7 +28,7 @@ def test_a_line_says_what_how_far_how_fast_and_how_long_yet(clock: Clock) -> Non
     assert display.line() == ""
 
 
-def test_nested_work_is_one_line_from_the_outermost(clock: Clock) -> None:
+def test_nested_work_is_one_line_from_the_outermost(clock: SimpleNamespace) -> None:
     with (
         display.doing("evaluate"),
         display.doing("", 3, "protocols", even=False) as protocols,

@@ -65,10 +65,7 @@ def test_values_take_their_type(values: dict[str, Any], name: str, expected: Any
         ({"data.limit": None}, "data.limit: expected a number, got nothing"),
         ({3: "x"}, "expected names of fields, got 3"),
         ({"data": {"limit": 1}, "data.limit": 2}, "data.limit: expected once"),
-        (
-            {"data": "folder"},
-            "data: expected fields by name, such as data.spec, got 'folder'",
-        ),
+        ({"data": "folder"}, "data: expected fields by name, such as data.spec, got 'folder'"),
         ({"stride": 3}, "stride: expected 1 or 2 or none, got 3"),
         ({"count": -1}, "count must be 0 or more"),
     ],

@@ -12,6 +12,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
+from tiny import Attack
 
 from mast.core.checkpoint import (
     load_checkpoint,
@@ -123,16 +124,6 @@ def test_what_is_no_file_is_not_replaced_and_a_link_is_followed(tmp_path: Path) 
     assert link.read_text() == '{\n  "a": 2\n}\n'
     with pytest.raises(ValueError, match="JSON compliant"):
         write_json(link, float("nan"))
-
-
-class Attack:
-    """Unpickled carelessly, this creates a file."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (os.mkdir, (str(self.target),))
 
 
 def test_a_checkpoint_never_executes_code(tmp_path: Path) -> None:

@@ -31,29 +31,24 @@ def processes(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> t
 
 
 @pytest.mark.parametrize(
-    "environment",
-    [
-        {"SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"},
-        {"SLURM_NTASKS": "nonsense"},
-        SRUN | {"SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS_PER_NODE": "1"},
-        {"MASTER_PORT": "nonsense", "MASTER_ADDR": "nowhere.invalid"},
-    ],
-)
-def test_a_program_that_nothing_started_is_one_process(
-    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert processes(monkeypatch, environment) == (1, 1)
-
-
-@pytest.mark.parametrize(
     ("environment", "expected"),
     [
         (SRUN | {"SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1"}, (2, 1)),
         (SRUN | {"SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "2"}, (1, 2)),
         (TORCHRUN, (1, 2)),
+        (
+            {"SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"},
+            (1, 1),
+        ),
+        ({"SLURM_NTASKS": "nonsense"}, (1, 1)),
+        (
+            SRUN | {"SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS_PER_NODE": "1"},
+            (1, 1),
+        ),
+        ({"MASTER_PORT": "nonsense", "MASTER_ADDR": "nowhere.invalid"}, (1, 1)),
     ],
 )
-def test_what_srun_or_torchrun_started_is_taken_over(
+def test_what_srun_or_torchrun_started_is_taken_over_and_all_else_is_one_process(
     environment: dict[str, str], expected: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert processes(monkeypatch, environment) == expected

@@ -54,6 +54,15 @@ def training_of(
     return Training(module, optimizer, 1, STEPS, lambda progress: 1.0, **options)
 
 
+def run(training: Training, batches: list[Tensor], fabric: Any = None) -> Iterator[Any]:
+    """The steps of one epoch of these batches, as mean squares."""
+    return training.run(
+        fabric or make_fabric("cpu"),
+        lambda epoch, start: iter(batches[start:]),
+        lambda module, batch, step, part: squares(module, batch),
+    )
+
+
 def steps(
     module: nn.Module,
     loss: Loss = squares,
@@ -102,10 +111,6 @@ def test_every_part_is_checked() -> None:
         list(steps(layer(), loss, batches=batches, accumulate=2))
 
 
-def poisoned(at: int) -> Callable[[int], list[Tensor]]:
-    return lambda step: [torch.full((4, 3), NAN if step == at else 1.0)]
-
-
 @pytest.mark.parametrize("make_fabric_of", [OnAGPU, lambda: make_fabric("cpu")])
 def test_a_checkpoint_by_the_clock_waits_for_the_losses(
     make_fabric_of: Callable[[], Any], tmp_path: Path
@@ -115,7 +120,7 @@ def test_a_checkpoint_by_the_clock_waits_for_the_losses(
         layer(),
         lr=0.0,  # the weights stay finite: the losses alone can tell
         fabric=make_fabric_of(),
-        batches=poisoned(4),
+        batches=lambda step: [torch.full((4, 3), NAN if step == 4 else 1.0)],
         log_every=100,
         checkpoint=file,
         checkpoint_minutes=0.0,
@@ -137,12 +142,7 @@ def test_weights_that_overflow_in_the_update_are_not_saved(tmp_path: Path) -> No
         return {"loss": module(batch).mean()}
 
     running = steps(
-        layer(),
-        linear,
-        lr=1e21,
-        batches=batches,
-        checkpoint=file,
-        checkpoint_minutes=0.0,
+        layer(), linear, lr=1e21, batches=batches, checkpoint=file, checkpoint_minutes=0.0
     )
     with pytest.raises(UserError, match="step 3: its update left weight not finite"):
         list(running)
@@ -173,17 +173,10 @@ def test_the_optimizers_state_follows_the_weights(tmp_path: Path) -> None:
     module = layer()
     training = training_of(module, 0.1, 0.9, checkpoint=tmp_path / "last.pt")
 
-    def run(fabric: Any, dtype: torch.dtype) -> None:
-        batches = iter([torch.ones(4, 3, dtype=dtype)] * STEPS)
-        running = training.run(
-            fabric, lambda epoch, start: batches, lambda m, batch, step, part: squares(m, batch)
-        )
-        next(running)
-
-    run(make_fabric("cpu"), torch.float32)
+    next(run(training, [torch.ones(4, 3)] * STEPS))
     training.save()
     training.resume(0)
-    run(Moving(), torch.float64)
+    next(run(training, [torch.ones(4, 3, dtype=torch.float64)] * STEPS, Moving()))
     assert training.step == 2
     assert training.optimizer.state[module.weight]["momentum_buffer"].dtype == torch.float64
 
@@ -194,26 +187,21 @@ def test_what_is_dropped_goes_on_where_it_was(tmp_path: Path) -> None:
     def training(name: str) -> Training:
         return training_of(nn.Sequential(layer(), nn.Dropout(0.5)), checkpoint=tmp_path / name)
 
-    def run(training: Training, until: int) -> None:
-        batches = [torch.arange(12.0).view(4, 3) / 12] * STEPS
-        running = training.run(
-            make_fabric("cpu"),
-            lambda epoch, start: iter(batches[start:]),
-            lambda module, batch, step, part: squares(module, batch),
-        )
+    def train(training: Training, until: int) -> None:
+        running = run(training, [torch.arange(12.0).view(4, 3) / 12] * STEPS)
         for _ in range(training.step, until):
             next(running)
 
     whole, cut, again = training("whole.pt"), training("cut.pt"), training("cut.pt")
     whole.resume(seed=3)
-    run(whole, STEPS)
+    train(whole, STEPS)
     cut.resume(seed=3)
-    run(cut, 2)
+    train(cut, 2)
     cut.save()
-    run(training("other.pt"), 3)  # draws
+    train(training("other.pt"), 3)  # draws
     again.resume(seed=3)
     assert again.step == 2
-    run(again, STEPS)
+    train(again, STEPS)
     pairs = zip(again.module.parameters(), whole.module.parameters(), strict=True)
     assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
 

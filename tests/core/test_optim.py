@@ -22,29 +22,35 @@ def test_rates_by_hand() -> None:
         learning_rate(1.01, 0.1, 0.0)
 
 
-def one_step(config: OptimizerConfig, batch_size: int = 128) -> dict[str, tuple[Tensor, Tensor]]:
-    """Parameters before and after a step with the gradient 1, 2, 3, … in every group."""
+def moved_by(
+    config: OptimizerConfig, batch_size: int = 128, steps: int = 1
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Parameters before and after steps with the gradient 1, 2, 3, … in every group, in float64."""
     shapes = {"weights": (2, 3), "vectors": (3,), "gates": (2, 2)}
     torch.manual_seed(0)
-    parameters = {name: nn.Parameter(torch.randn(shape)) for name, shape in shapes.items()}
+    parameters = {
+        name: nn.Parameter(torch.randn(shape, dtype=torch.float64))
+        for name, shape in shapes.items()
+    }
     before = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     groups = [{"name": name, "params": [value]} for name, value in parameters.items()]
     optimizer = make_optimizer(groups, config, batch_size)
-    for parameter in parameters.values():
-        parameter.grad = gradient(parameter)
-    optimizer.step()
+    for _ in range(steps):
+        for parameter in parameters.values():
+            parameter.grad = gradient(parameter)
+        optimizer.step()
     return {name: (before[name], parameters[name].detach()) for name in shapes}
 
 
 def gradient(like: Tensor) -> Tensor:
-    return torch.arange(1.0, like.numel() + 1).view(like.shape)
+    return torch.arange(1.0, like.numel() + 1, dtype=like.dtype).view(like.shape)
 
 
 def test_lars_step_by_hand() -> None:
     config = OptimizerConfig(
         "lars", lr=0.4, weight_decay=0.1, trust=0.02, gate_lr=0.05, momentum=0.9
     )
-    moved = one_step(config, batch_size=128)
+    moved = moved_by(config, batch_size=128)
     rate = 0.4 * 128 / 256
     before, after = moved["weights"]
     grad = gradient(before)
@@ -63,31 +69,21 @@ def test_official_lars_steps_by_hand(treat_alike: bool) -> None:
     config = OptimizerConfig(
         "lars_official", lr, decay, treat_alike, momentum=momentum, trust=trust, gate_lr=0.05
     )
-    torch.manual_seed(0)
-    shapes = {"weights": (2, 3), "vectors": (3,), "gates": (2, 2)}
-    start = {name: torch.randn(shape, dtype=torch.float64) for name, shape in shapes.items()}
-    parameters = {name: nn.Parameter(value.clone()) for name, value in start.items()}
-    groups = [{"name": name, "params": [value]} for name, value in parameters.items()]
-    optimizer = make_optimizer(groups, config, 256)
-    for _ in range(2):
-        for parameter in parameters.values():
-            parameter.grad = gradient(parameter).double()
-        optimizer.step()
-    for name, value in start.items():
+    for name, (value, after) in moved_by(config, 256, steps=2).items():
         now, moving = value, torch.zeros_like(value)
         for _ in range(2):
-            update = gradient(value).double()
+            update = gradient(value)
             if name == "weights" or (treat_alike and name == "vectors"):
                 update = update + decay * now
                 update = update * (trust * now.norm() / update.norm())
             moving = momentum * moving + update
             now = now - (0.05 if name == "gates" else lr) * moving
-        torch.testing.assert_close(parameters[name].detach(), now, rtol=1e-12, atol=0)
+        torch.testing.assert_close(after, now, rtol=1e-12, atol=0)
 
 
 def test_adamw_decays_weights_only() -> None:
     config = OptimizerConfig("adamw", lr=0.4, weight_decay=0.5, gate_lr=0.05)
-    moved, plain = one_step(config), one_step(OptimizerConfig("adamw", 0.4, 0.0, gate_lr=0.05))
+    moved, plain = moved_by(config), moved_by(OptimizerConfig("adamw", 0.4, 0.0, gate_lr=0.05))
     for name in ("vectors", "gates"):
         assert torch.equal(moved[name][1], plain[name][1])
     before, after = moved["weights"]

@@ -42,10 +42,6 @@ def encoded(color):
     return {"bytes": file.getvalue(), "path": None}
 
 
-class Image_(SimpleNamespace):  # noqa: N801 (renamed below to what `datasets` calls it)
-    pass
-
-
 class ClassLabel(SimpleNamespace):
     pass
 
@@ -59,7 +55,7 @@ class Value(SimpleNamespace):
         super().__init__(dtype=dtype)
 
 
-Image_.__name__ = "Image"
+Image_ = type("Image", (SimpleNamespace,), {})  # as `datasets` calls it
 
 
 class Table:

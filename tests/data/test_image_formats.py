@@ -204,7 +204,7 @@ def test_pages_of_a_tiff_are_opened_one_by_one():
         opened(content, 5)
 
 
-FIVE, PACKED = tiff(VALUES), tiff(VALUES, compression="zlib")
+FIVE = tiff(VALUES)
 
 
 # ---------------------------------------------------------------------------------- PNG and PPM

@@ -3,12 +3,12 @@
 import pickle
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torchvision.datasets
 from PIL import Image
+from tiny import Attack
 from torchvision.datasets import CIFAR10
 
 from mast.core.errors import UserError
@@ -118,16 +118,6 @@ def test_the_column_of_images_is_chosen_by_name_or_named(hub, tmp_path, caplog):
         open_source("hf:three@test#foto", root=tmp_path)
 
 
-class Trap:
-    """What leaves a file where it is unpickled."""
-
-    def __init__(self, file):
-        self.file = file
-
-    def __reduce__(self):
-        return Path.touch, (self.file,)
-
-
 def test_a_folder_of_hugging_face_runs_no_code(tmp_path):
     """Neither a script of its own name, as earlier versions ran, nor a pickle."""
     pytest.importorskip("datasets")
@@ -136,7 +126,7 @@ def test_a_folder_of_hugging_face_runs_no_code(tmp_path):
     Image.new("RGB", (6, 3)).save(folder / "cat" / "a.png")
     (folder / "pets.py").write_text(f"open({str(trap)!r}, 'w')")
     (folder / "README.md").write_text("---\ntrust_remote_code: true\nbuilder_name: pandas\n---\n")
-    (folder / "train.pkl").write_bytes(pickle.dumps(Trap(trap)))
+    (folder / "train.pkl").write_bytes(pickle.dumps(Attack(trap)))
     with suppress(UserError):  # a version may refuse the script
         open_source(f"hf:{folder}", root=tmp_path / "root")
     assert not trap.exists()
@@ -147,7 +137,7 @@ def test_what_torchvision_would_execute_is_not_opened(tmp_path, monkeypatch):
     for file in (CIFAR10.train_list[0][0], CIFAR10.meta["filename"]):
         place = tmp_path / CIFAR10.base_folder / file
         place.parent.mkdir(exist_ok=True)
-        place.write_bytes(pickle.dumps(Trap(trap)))
+        place.write_bytes(pickle.dumps(Attack(trap)))
     for name in ("CIFAR10", "CIFAR100", "LSUN"):
         with pytest.raises(UserError, match=f"torchvision's {name}"):
             open_source(f"torchvision:{name}", root=tmp_path)

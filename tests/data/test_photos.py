@@ -2,12 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from tiny import write_images
 
 from mast.core.errors import UserError
 from mast.data import DataConfig, Source, open_canvas, open_photos
@@ -61,9 +61,7 @@ def test_a_set_is_what_its_canvases_are(folder: Path) -> None:
     )
 
 
-def test_only_what_is_new_is_decoded(
-    folder: Path, decoded: list[str], write_images: Callable[..., Path]
-) -> None:
+def test_only_what_is_new_is_decoded(folder: Path, decoded: list[str]) -> None:
     config = DataConfig(str(folder), max_broken=0.5)
     before = open_photos(config, 32)
     assert sorted(decoded) == ["x/a.png", "x/b.png", "y/c.png", "y/d.png", "y/e.png"]

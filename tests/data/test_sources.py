@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from layouts import voc_object, write_coco, write_voc
+from tiny import write_images
 
 from mast.commands.shard import shard
 from mast.core.errors import UserError
@@ -25,18 +26,18 @@ class Row:
         metric: What is reported.
     """
 
-    write: Callable[[Path, Callable[..., Path]], str | Path]
+    write: Callable[[Path], str | Path]
     tasks: tuple[str, ...] = ("class",)
     metric: str = "top1"
 
 
-def folder(root, write_images):
+def folder(root):
     for part, count in (("train", 6), ("val", 3), ("test", 4)):
         write_images(root / part, count)
     return root
 
 
-def coco(root, _):
+def coco(root):
     write_coco(root, "train2017")
     shutil.copytree(root / "train2017", root / "val2017", copy_function=shutil.copy)
     annotations = root / "annotations"
@@ -44,21 +45,21 @@ def coco(root, _):
     return f"coco:{root}"
 
 
-def voc(root, _):
+def voc(root):
     for split in ("train", "val", "test"):
         write_voc(root, split, **{f"{split}1": voc_object("dog", (1, 1, 8, 6))})
     return f"voc:{root}"
 
 
-def shards(root, write_images):
-    for part in folder(root / "images", write_images).iterdir():
+def shards(root):
+    for part in folder(root / "images").iterdir():
         shard(part, root / "shards" / part.name, size=24)
     return f"shards:{root / 'shards'}"
 
 
-def listed(root, write_images):
+def listed(root):
     rows = ["path,label,split"]
-    for part in folder(root, write_images).iterdir():
+    for part in folder(root).iterdir():
         rows += [f"{file.relative_to(root)},{at % 2},{part.name}"
                  for at, file in enumerate(sorted(part.rglob("*.*")))]  # fmt: skip
     (root / "photos.csv").write_text("\n".join(rows))
@@ -69,10 +70,10 @@ FACTORS = ("shape", "color", "orientation", "position", "texture", "sharpness")
 ROWS = {
     "folder": Row(folder),
     "list": Row(listed),
-    "factors": Row(lambda *_: "factors:8", FACTORS),
-    "toys": Row(lambda *_: "toys:8", FACTORS),
-    "torchvision": Row(lambda *_: "torchvision:Tiny"),
-    "hf": Row(lambda *_: "hf:someone/pets", ("label",)),
+    "factors": Row(lambda root: "factors:8", FACTORS),
+    "toys": Row(lambda root: "toys:8", FACTORS),
+    "torchvision": Row(lambda root: "torchvision:Tiny"),
+    "hf": Row(lambda root: "hf:someone/pets", ("label",)),
     "coco": Row(coco, ("objects",), "mAP"),
     "voc": Row(voc, ("objects",), "mAP"),
     "shards": Row(shards),
@@ -81,9 +82,9 @@ ROWS = {
 
 @pytest.mark.parametrize("scheme", SOURCES)
 @pytest.mark.usefixtures("tiny", "hub")
-def test_conformance(scheme, tmp_path, write_images):
+def test_conformance(scheme, tmp_path):
     row = ROWS[scheme]
-    name = row.write(tmp_path / "set", write_images)
+    name = row.write(tmp_path / "set")
     described = describe(name)
     assert {"train", "test"} <= described.parts.keys() <= {"train", "val", "test"}
     assert described.metric == row.metric
@@ -139,7 +140,7 @@ def test_a_row_is_all_that_a_scheme_needs(monkeypatch):
         open_source("nowhere")
 
 
-def test_a_folder_may_be_called_as_a_scheme_is(tmp_path, write_images, monkeypatch):
+def test_a_folder_may_be_called_as_a_scheme_is(tmp_path, monkeypatch):
     write_images(tmp_path / "coco", 2)
     monkeypatch.chdir(tmp_path)
     assert len(open_source("coco")) == len(open_canvas(Path("coco"), 8)) == 2

@@ -25,11 +25,6 @@ from mast.evaluation.logistic import (
 )
 
 
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    torch.manual_seed(0)
-
-
 def fitted(x: Tensor, labels: Tensor, classes: int, penalty: float) -> LinearClassifier:
     return fit(Whitened.of(x), Target(labels, classes), penalty)
 

@@ -1,11 +1,11 @@
 """The effective rank that is logged while a run trains."""
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 import torch
+from tiny_evaluation import tiny_set
 
 from mast.data import CanvasSet
 from mast.evaluation.online import effective_rank, online_scores
@@ -34,11 +34,9 @@ def test_known_spectra(singular: list[float], expected: float) -> None:
             assert effective_rank(scale * features) == pytest.approx(expected, rel=1e-6)
 
 
-def test_images_are_from_all_of_a_set(
-    make_set: Callable[..., CanvasSet], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_are_from_all_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is sorted by class, in most folders."""
-    seen, whole = list[str](), make_set(15)
+    seen, whole = list[str](), tiny_set(15)
 
     def extract(_: object, some: CanvasSet, *__: object) -> torch.Tensor:
         seen.extend(some.identifiers)

@@ -1,12 +1,11 @@
 """Protocols on the linear probe, what each alone shows, and what few labels teach."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from tiny_evaluation import complete
+from tiny_evaluation import complete, tiny_set
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
@@ -209,8 +208,8 @@ class Blue(nn.Module):
         return mean_BC[:, 2:] - mean_BC[:, :1]
 
 
-def test_episodes_that_are_all_alike_have_no_interval(make_set: Callable[..., CanvasSet]) -> None:
-    train, test = (only_colors(make_set(count, classes=2, noise=0)) for count in (6, 2))
+def test_episodes_that_are_all_alike_have_no_interval() -> None:
+    train, test = (only_colors(tiny_set(count, classes=2, noise=0)) for count in (6, 2))
     data = EvaluationData(train, None, replace(test, fingerprint="test"), 16)
     values = few_labels(Blue(), data, support=[1], queries=1, shots=[2], episodes=5)
     assert values["2_way_1_shot"] == 100

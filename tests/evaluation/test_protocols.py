@@ -1,7 +1,6 @@
 """Every protocol on a tiny set: it runs, it learns, it never tunes on the test set; settings."""
 
 from abc import ABC
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tiny import stacked
-from tiny_evaluation import QUICK, complete
+from tiny_evaluation import QUICK, complete, tiny_set
 from torch import nn
 
 from mast.core.errors import UserError
@@ -57,16 +56,10 @@ def with_tiles(test: CanvasSet, others: CanvasSet) -> CanvasSet:
 
 
 @pytest.mark.parametrize("name", OF_IMAGES)
-def test_conformance(
-    name: str,
-    encoder: nn.Module,
-    data: EvaluationData,
-    make_set: Callable[..., CanvasSet],
-    tmp_path: Path,
-) -> None:
+def test_conformance(name: str, encoder: nn.Module, data: EvaluationData, tmp_path: Path) -> None:
     result = conform(name, complete(encoder), data)
     # Nothing that is learned or chosen depends on the test images.
-    more = replace(data, test=with_tiles(data.test, make_set(9, seed=5, noise=110.0)))
+    more = replace(data, test=with_tiles(data.test, tiny_set(9, seed=5, noise=110.0)))
     (second,) = evaluate_encoder(complete(encoder), more, name, QUICK)
     for target, measured in result.targets.items():
         assert measured.chosen == second.targets[target].chosen
@@ -154,9 +147,9 @@ def test_settings_that_do_not_fit(name: str, changes: dict[str, object], message
 
 @pytest.mark.parametrize(("neighbours", "expected"), [(4, False), (200, True)])
 def test_fewer_than_five_neighbours_have_no_top5(
-    encoder: nn.Module, make_set: Callable[..., CanvasSet], neighbours: int, expected: bool
+    encoder: nn.Module, neighbours: int, expected: bool
 ) -> None:
-    sets = [make_set(images, classes=10, seed=images) for images in (6, 2, 3)]
+    sets = [tiny_set(images, classes=10, seed=images) for images in (6, 2, 3)]
     settings = EvaluationSettings(protocols={"knn": {"neighbours": (neighbours,)}})
     (result,) = evaluate_encoder(encoder, EvaluationData(*sets, 16), "knn", settings)
     assert ("top5" in result.targets["class"].values) is expected

@@ -31,8 +31,6 @@ from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.result import Result
 from paper.protocols.detection.data import ObjectData
 
-MakeSet = Callable[..., CanvasSet]
-
 
 def test_a_cross_validation_holds_each_image_out_once() -> None:
     labels = np.array([0] * 20 + [1] * 7 + [2])
@@ -61,9 +59,9 @@ def test_small_sets_without_validation_are_cross_validated(monkeypatch: pytest.M
 
 
 def test_images_without_a_label_are_left_out_or_the_labels_that_few_have(
-    make_set: MakeSet, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    whole = make_set(4)
+    whole = tiny_set(4)
     assert labelled_images(whole) is whole
     class_N, bright_N = (whole.targets[task].copy() for task in ("class", "bright"))
     class_N[3] = -1
@@ -106,20 +104,19 @@ def first_of_each(canvases: CanvasSet) -> CanvasSet:
     ],
 )  # fmt: skip
 def test_sets_that_do_not_fit(
-    make_set: MakeSet,
     train: Callable[[CanvasSet], CanvasSet] | None,
     test: Callable[[CanvasSet], CanvasSet] | None,
     message: str,
 ) -> None:
-    sets = make_set(10), make_set(5, seed=2)
+    sets = tiny_set(10), tiny_set(5, seed=2)
     first, other = (each if spoil is None else spoil(each)
                     for each, spoil in zip(sets, (train, test), strict=True))  # fmt: skip
     with pytest.raises(UserError, match=message):
         tasks(EvaluationData(first, None, other, 16), seed=0)
 
 
-def test_a_part_may_lack_a_class_and_number_the_others_otherwise(make_set: MakeSet) -> None:
-    train, test = make_set(10), make_set(5, seed=2)
+def test_a_part_may_lack_a_class_and_number_the_others_otherwise() -> None:
+    train, test = tiny_set(10), tiny_set(5, seed=2)
     label_N = test.targets["class"]
     some_N, kept_N = np.flatnonzero(label_N), label_N[label_N > 0]
     part = replace(

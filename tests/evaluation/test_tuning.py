@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,8 +122,8 @@ def test_what_cannot_be_tuned_is_one_line(encoder: nn.Module, data: EvaluationDa
         tune(vit, data, task, task.fit_F, replace(QUICK, size=48), 0, "trial")
 
 
-def test_a3_trains(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:
-    data = EvaluationData(make_set(20), None, make_set(8, seed=2), 16)
+def test_a3_trains(encoder: nn.Module) -> None:
+    data = EvaluationData(tiny_set(20), None, tiny_set(8, seed=2), 16)
     changes = {"epochs": 3, "batch_size": 15, "size": 16}
     settings = FineTune(recipe="a3", changes=changes)
     values = dict(settings.run(FrozenEncoder(encoder), data))

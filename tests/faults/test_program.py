@@ -38,12 +38,7 @@ def answers() -> int:
 
 @pytest.mark.parametrize(
     ("command", "fault"),
-    [
-        (answers, None),
-        (refuses, None),
-        (raises, "traceback"),
-        (dies, "traceback"),
-    ],
+    [(answers, None), (refuses, None), (raises, "traceback"), (dies, "traceback")],
 )
 def test_how_a_command_ends(
     command: Callable[[], int], fault: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

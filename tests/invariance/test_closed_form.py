@@ -18,14 +18,6 @@ WIDTHS = (5, 12)
 OPERATORS = ("color_jitter", "rotate", "gaussian_blur")
 
 
-def printed() -> dict[str, Any]:
-    """The functions of the manual."""
-    section = METHOD.read_text().partition("## In closed form")[2]
-    functions: dict[str, Any] = {}
-    exec(section.partition("```python\n")[2].partition("```")[0], functions)
-    return functions
-
-
 def features(images: int = 40) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Features of images and of one changed copy of each by operator, in float64."""
     draw = np.random.default_rng(0)
@@ -38,7 +30,10 @@ def features(images: int = 40) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 def test_the_manual_computes_what_search_computes() -> None:
-    numpy_, (x_NF, changed) = printed(), features()
+    section = METHOD.read_text().partition("## In closed form")[2]
+    numpy_: dict[str, Any] = {}
+    exec(section.partition("```python\n")[2].partition("```")[0], numpy_)
+    x_NF, changed = features()
     mean_F, scale_F = numpy_["standardize"](x_NF, WIDTHS)
     moment = {name: numpy_["second_moment"](of, x_NF, scale_F) for name, of in changed.items()}
     tensors = {name: torch.from_numpy(of).float() for name, of in changed.items()}

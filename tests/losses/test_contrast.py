@@ -11,12 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.losses import (
-    masked_nt_xent,
-    negative_cosine,
-    nt_xent,
-    sinkhorn,
-)
+from mast.losses import masked_nt_xent, negative_cosine, nt_xent, sinkhorn
 
 
 def embeddings(batch: int, dim: int, seed: int) -> Tensor:

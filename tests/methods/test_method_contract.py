@@ -23,11 +23,6 @@ LARS = OptimizerConfig("lars", lr=0.3)
 FROZEN = 3  # steps
 
 
-def build() -> Method:
-    """With a teacher and a queue."""
-    return build_method("moco_v2", {}, {"queue": 16, "momentum": 0.9})
-
-
 def train(
     method: Method, checkpoint: Path, stop: int = STEPS, optimizer: OptimizerConfig = LARS
 ) -> Training:
@@ -118,7 +113,7 @@ def test_in_mixed_precision_heads_are_asked_for_what_was_drawn() -> None:
 
 
 def test_what_a_method_does_not_have() -> None:
-    method = build().eval()
+    method = build_method("moco_v2", {}, {"queue": 16}).eval()
     assert method.subspaces() is None
     assert uncertainty(method, make_views(0).images[0]) is None
     embedding = Embedding(method)

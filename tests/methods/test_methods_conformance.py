@@ -14,7 +14,7 @@ from torch import Tensor
 import mast
 from mast.config import build_method as build_run
 from mast.core.errors import UserError
-from mast.methods import Embedding, MastC, Method
+from mast.methods import Embedding, MastC
 from mast.models import EncoderConfig
 from paper.outputs import MethodOutput
 
@@ -47,11 +47,6 @@ VARIANTS = {
     "mae": Variant("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
     "supervised": Variant("supervised", {}, {"classes": CLASSES}),
 }
-
-
-def build(variant: str, seed: int = 0) -> Method:
-    """A variant over the tiny encoder."""
-    return VARIANTS[variant].build(seed)
 
 
 class TestEveryMethod(Contract):
@@ -105,6 +100,9 @@ def test_what_requires_a_gradient_gets_one(name: str, of: str, pool: str) -> Non
         ("byol_small", {"momentum": 1.5}, "objective.momentum: expected a number in .*, got 1.5"),
         ("mast_c5_small", {"predict_from": "dephts"}, "Did you mean .depths."),
         ("mast_c5_small", {"predict_from": "block", "predicted": ["position"]}, "needs an exempt"),
+        ("mae", {"hidden": 1.0}, r"objective.hidden: expected a number in \(0, 1\), got 1"),
+        ("mae", {"dim": 20}, r"dim: expected a multiple of four times heads \(16\), got 20"),
+        ("mae", {"depth": 0}, r"objective.depth: expected a number in \[1, 1000\], got 0"),
     ],
 )
 def test_what_cannot_be_is_refused(recipe: str, objective: dict[str, Any], message: str) -> None:
@@ -145,7 +143,7 @@ def test_a_run_without_a_block_says_so() -> None:
 
 @torch.no_grad()
 def test_the_ensemble_of_mast_is_its_masked_embeddings() -> None:
-    method = build("distance").eval()
+    method = VARIANTS["distance"].build().eval()
     images_BCHW = make_views(0).images[0]
     mean_BD = method.embed(images_BCHW)
     expected = torch.cat([mean_BD * mask_D for mask_D in method.masks().T], dim=1)
@@ -155,7 +153,7 @@ def test_the_ensemble_of_mast_is_its_masked_embeddings() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["augself", "no masks"])
 def test_where_nothing_is_exempt_nothing_can_be_matched(variant: str) -> None:
-    method = build(variant).eval()
+    method = VARIANTS[variant].build().eval()
     embedding, images_BCHW = Embedding(method), make_views(0).images[0]
     first = embedding.trained_with[0]
     assert torch.equal(embedding(images_BCHW, ignore=first), method.embed(images_BCHW))
@@ -170,7 +168,7 @@ def test_where_nothing_is_exempt_nothing_can_be_matched(variant: str) -> None:
 def test_compiled_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Captured and differentiated as for `torch.compile`; the code it would make is PyTorch's."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    eager, compiled = build("mast"), build("mast")
+    eager, compiled = VARIANTS["mast"].build(), VARIANTS["mast"].build()
     compiled.compile_parts()
     losses = [method(make_views(0), 0.0)["loss"] for method in (eager, compiled)]
     torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-6)
@@ -205,7 +203,7 @@ def test_encoder_projector_objective_and_heads_are_a_graph_each(
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend, fullgraph=True))
     for each in ("vicreg", variant):  # two runs in one process
         graphs.clear()
-        method = build(each)
+        method = VARIANTS[each].build()
         method.compile_parts()
         for seed in range(2):
             method(make_views(seed), 0.0)["loss"].backward()
@@ -226,7 +224,7 @@ def test_graphs_are_compiled_parts_whose_results_are_copied(
 
     monkeypatch.setattr(torch, "compile", compiled)
     monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: begun.append(None))
-    method = build("vicreg")
+    method = VARIANTS["vicreg"].build()
     method.compile_parts(graphs=True)
     assert modes == ["reduce-overhead"] * 3
     monkeypatch.setattr(method, "step", lambda *_: {"loss": memory.add_(1.0)})

@@ -12,15 +12,10 @@ from mast.methods.parts import Noise, Prototypes, Queue, Teacher
 from mast.models import Encoder
 
 
-def student() -> tuple[Encoder, nn.Linear]:
-    torch.manual_seed(0)
-    encoder = Encoder(ENCODER, SIZE)
-    return encoder, nn.Linear(encoder.dim, 4)
-
-
 def test_a_teacher_normalises_by_the_batch_and_drops_nothing() -> None:
-    encoder, projector = student()
-    teacher = Teacher(encoder, nn.Sequential(nn.Dropout(0.9), projector), 0.9).train()
+    encoder = Encoder(ENCODER, SIZE)
+    projector = nn.Sequential(nn.Dropout(0.9), nn.Linear(encoder.dim, 4))
+    teacher = Teacher(encoder, projector, 0.9).train()
     images_BCHW = torch.rand(4, 3, SIZE, SIZE)
     outputs = [teacher(images_BCHW) for _ in range(2)]
     assert torch.equal(*outputs)

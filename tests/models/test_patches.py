@@ -7,7 +7,6 @@ import pytest
 import torch
 from tiny import ENCODER, SIZE, VIT, build_method, make_views
 
-import mast
 from mast.core.errors import UserError
 from mast.methods.mae import MAE
 from mast.models import Encoder, ShownPatches, patches_of, picked, positions
@@ -96,19 +95,6 @@ def test_only_hidden_patches_count() -> None:
             count += 1
     assert count == 12 * len(images)
     assert loss.item() == pytest.approx(total / count, rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hidden": 1.0}, r"objective.hidden: expected a number in \(0, 1\), got 1"),
-        ({"dim": 20}, r"objective.dim: expected a multiple of four times heads \(16\), got 20"),
-        ({"depth": 0}, r"objective.depth: expected a number in \[1, 1000\], got 0"),
-    ],
-)
-def test_what_cannot_be_is_refused(options: dict[str, float], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        mast.configure("mae", objective=options)
 
 
 def test_a_decoder_starts_as_the_official_one() -> None:

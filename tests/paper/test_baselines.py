@@ -14,13 +14,11 @@ import mast
 from mast.augment import Views
 from mast.cli import main
 from mast.config import build_method as build_run
-from mast.config import read, record
+from mast.config import record
 from mast.core.errors import UserError
-from mast.core.run import plain
 from mast.models import Encoder, EncoderConfig
-from mast.recipes import RECIPES
 from paper.__main__ import PROGRAM
-from paper.methods import BASELINES, recipes
+from paper.methods import BASELINES
 from paper.methods.prcl import PrCL, PrCLConfig
 from paper.outputs import MethodOutput
 
@@ -68,16 +66,6 @@ def test_a_baseline_is_pretrained_and_measured(
     words = ["evaluate", run, "--data", str(photos), "--protocols", protocol]
     assert main([*words, f"{protocol}.penalties=0.01"], PROGRAM) == 0
     assert list(Path(run, "evaluations").glob(f"{protocol}-*.json"))
-
-
-@pytest.mark.parametrize("name", recipes.RECIPES)
-def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
-    config, file = RECIPES[name](), tmp_path / "config.yaml"
-    config.check_trainable()
-    assert config.recipe == name
-    assert "&" not in yaml.safe_dump(record(config))
-    file.write_text(yaml.safe_dump({**plain(config), "method": config.method}))
-    assert read(file) == config
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,23 @@
 """Candidates for the objective: every part gets a gradient."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from tiny import ENCODER, OPERATORS, SIZE, make_views
 
 from experiments.objectives import CANDIDATES, candidate
-from mast.methods import Method
 from mast.models import Encoder, MLPConfig
-
-PREDICTED = ("color", "position")
-
-
-def build(name: str, **changes: Any) -> Method:
-    torch.manual_seed(0)
-    projector = MLPConfig(hidden=32, dim=32)
-    objective = replace(candidate(name).objective, projector=projector, **changes)
-    return CANDIDATES[name].method(objective, Encoder(ENCODER, SIZE), OPERATORS, 0).train()
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_every_part_learns(name: str) -> None:
-    method = build(name, predicted=PREDICTED)
+    objective = replace(
+        candidate(name).objective,
+        projector=MLPConfig(hidden=32, dim=32),
+        predicted=("color", "position"),
+    )
+    method = CANDIDATES[name].method(objective, Encoder(ENCODER, SIZE), OPERATORS, 0).train()
     output = method(make_views(0), 0.0)
     output["loss"].backward()
     assert all(own.grad is not None for own in method.parameters())

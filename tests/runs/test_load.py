@@ -113,9 +113,7 @@ def test_a_file_that_does_not_fit_is_named(ours: RunFolder, theirs: RunFolder) -
     refused(r"embedding\.safetensors does not fit .*config\.yaml")
 
 
-def test_weights_that_are_no_numbers_are_refused_by_the_name_of_their_file(
-    ours: RunFolder,
-) -> None:
+def test_weights_that_are_no_numbers_are_refused_by_the_name_of_their_file(ours: RunFolder) -> None:
     """In files whose digests are right, as of a run that diverged."""
 
     def spoiled(file: Path, name: str, value: float) -> None:
@@ -136,8 +134,7 @@ def test_weights_that_are_no_numbers_are_refused_by_the_name_of_their_file(
             spoiled(file, name, value)
             inner = name.removeprefix("head.").removeprefix("encoder.model.")
             with pytest.raises(
-                UserError,
-                match=rf"{file.name} has NaN or infinite weights in 1 of \d+ .*{inner}",
+                UserError, match=rf"{file.name} has NaN or infinite weights in 1 of \d+ .*{inner}"
             ):
                 opened(file.parent if file == ours.embedding else file)
         if file == ours.embedding:

@@ -10,7 +10,6 @@ import torch
 from PIL import Image, ImageFilter, ImageOps
 from tiny import stacked
 from tiny_evaluation import QUICK, Colors, tiny_set
-from torch import Tensor
 
 from mast.data import CanvasSet, open_photos
 from mast.data.hashes import perceptual_hashes
@@ -68,15 +67,10 @@ def test_copies_are_noted_beside_the_score(
 # ------------------------------------------------------------------------------------ within a set
 
 
-def directions(degrees: list[float]) -> Tensor:
-    """Features whose mean is zero, as standardising would make it: each beside its opposite."""
-    angle_N = torch.tensor(degrees).deg2rad()
-    half_N2 = torch.stack([angle_N.cos(), angle_N.sin()], dim=1)
-    return torch.cat([half_N2, -half_N2])
-
-
 def test_a_group_holds_copies_of_its_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    x_ND = torch.nn.functional.normalize(directions([0.0, 40.0, 8.0, 130.0, 4.0]), dim=1)
+    angle_N = torch.tensor([0.0, 40.0, 8.0, 130.0, 4.0]).deg2rad()
+    half_N2 = torch.stack([angle_N.cos(), angle_N.sin()], dim=1)
+    x_ND = torch.cat([half_N2, -half_N2])  # of mean zero: each beside its opposite
     cosine_NN = x_ND @ x_ND.T
     above = float(min(cosine_NN[0, 4], cosine_NN[4, 2])) - 1e-4
     assert cosine_NN[0, 2] < above  # only by the one between them
