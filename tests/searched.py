@@ -8,7 +8,6 @@ from pages import NASTY
 from tiny_evaluation import tiny_set
 from torch import Tensor
 
-from mast.data import CanvasSet
 from mast.invariance.subspaces import Subspaces
 from mast.page import GalleryRow, Item, Searched, View, write_gallery
 from mast.search.reduced import reduced
@@ -28,7 +27,7 @@ def searched(count: int) -> tuple[Tensor, Subspaces]:
     return features_NF, Subspaces.of(few_NF, changed, WIDTHS)
 
 
-def searched_page(file: Path, count: int) -> tuple[CanvasSet, Tensor, Subspaces]:
+def searched_page(file: Path, count: int) -> tuple[Tensor, Subspaces]:
     """Write a page of photos with copies, outliers and labels, whose first name is nasty."""
     canvases = tiny_set(-(-count // 3)).part(range(count))
     names = [NASTY, *canvases.identifiers[1:]]
@@ -47,4 +46,4 @@ def searched_page(file: Path, count: int) -> tuple[CanvasSet, Tensor, Subspaces]
     ]
     space = reduced(features_NF, subspaces)
     write_gallery(file, NASTY, views, Searched(canvases, space), "A lead.")
-    return canvases, features_NF, subspaces
+    return features_NF, subspaces

@@ -14,7 +14,6 @@ from pages import NASTY, check_colors
 from searched import searched_page
 from torch import Tensor
 
-from mast.data import CanvasSet
 from mast.invariance.subspaces import Space, Subspaces
 from mast.search.nearest import nearest
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 Visit = Callable[..., "AbstractContextManager[Page]"]
+Shown = tuple[Path, Tensor, Subspaces]
 PROPERTIES = {
     "color": ["color_jitter", "grayscale"], "focus": ["gaussian_blur"], "orientation": ["rotate"],
 }  # fmt: skip
@@ -29,7 +29,7 @@ PHOTOS = 120
 
 
 @pytest.fixture(scope="session")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CanvasSet, Tensor, Subspaces]:
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     file = tmp_path_factory.mktemp("page") / "photos.html"
     return file, *searched_page(file, PHOTOS)
 
@@ -47,10 +47,8 @@ def near(page: Page) -> list[int]:
         "tiles => tiles.map((tile) => tile.dataset.at)")][1:]  # fmt: skip
 
 
-def test_every_switch_ranks_as_python_does(
-    visit: Visit, shown: tuple[Path, CanvasSet, Tensor, Subspaces]
-) -> None:
-    file, _, features_NF, subspaces = shown
+def test_every_switch_ranks_as_python_does(visit: Visit, shown: Shown) -> None:
+    file, features_NF, subspaces = shown
     shares = []
 
     def check(space: Space) -> None:
@@ -81,9 +79,7 @@ def test_every_switch_ranks_as_python_does(
     assert sum(shares) / len(shares) >= 0.97
 
 
-def test_the_address_keeps_what_is_on_the_screen(
-    visit: Visit, shown: tuple[Path, CanvasSet, Tensor, Subspaces]
-) -> None:
+def test_the_address_keeps_what_is_on_the_screen(visit: Visit, shown: Shown) -> None:
     with visit(shown[0]) as page:
         page.locator("#view .tile").nth(4).click()
         page.wait_for_selector("#view .query")
@@ -105,9 +101,7 @@ def test_the_address_keeps_what_is_on_the_screen(
         assert pressed.all_inner_texts() == ["The same colors"]
 
 
-def test_it_is_used_with_the_keyboard_alone(
-    visit: Visit, shown: tuple[Path, CanvasSet, Tensor, Subspaces]
-) -> None:
+def test_it_is_used_with_the_keyboard_alone(visit: Visit, shown: Shown) -> None:
     with visit(shown[0]) as page:
         page.wait_for_selector("#view .tile")
         for key in ("ArrowDown", "ArrowRight", "ArrowDown", "ArrowUp", "ArrowRight"):
@@ -134,9 +128,7 @@ def test_it_is_used_with_the_keyboard_alone(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_fits_and_nothing_jumps(
-    visit: Visit, shown: tuple[Path, CanvasSet, Tensor, Subspaces], width: int, scheme: str
-) -> None:
+def test_it_fits_and_nothing_jumps(visit: Visit, shown: Shown, width: int, scheme: str) -> None:
     with visit(shown[0], "#photo=3.png", width, color_scheme=scheme) as page:
         page.wait_for_selector("#view .query")
         check_colors(page, scheme)
@@ -173,9 +165,7 @@ CONTRASTS = """() => {
 }"""
 
 
-def test_photos_move_on_the_map(
-    visit: Visit, shown: tuple[Path, CanvasSet, Tensor, Subspaces]
-) -> None:
+def test_photos_move_on_the_map(visit: Visit, shown: Shown) -> None:
     with visit(shown[0], "#view=Map") as page:
         page.wait_for_selector(".map")
         where = "[...document.querySelectorAll('.map li')].map((item) => item.style.left)"
@@ -192,9 +182,7 @@ def test_photos_move_on_the_map(
         assert page.evaluate("document.activeElement.dataset.at") == "112"
 
 
-def test_what_is_kept_and_what_is_no_copy_is_saved(
-    visit: Visit, shown: tuple[Path, CanvasSet, Tensor, Subspaces]
-) -> None:
+def test_what_is_kept_and_what_is_no_copy_is_saved(visit: Visit, shown: Shown) -> None:
     with visit(shown[0], "#view=Copies") as page:
         keep = page.get_by_role("checkbox", name="keep")
         assert [keep.nth(at).is_checked() for at in range(3)] == [True, False, False]

@@ -1,11 +1,11 @@
 """`mast browse`: the photos of a folder on a page, with what its other commands find."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pages import shown_on
+from tiny import write_images
 
 import mast
 from mast.cli import main
@@ -14,10 +14,7 @@ from mast.core.errors import UserError
 
 @pytest.mark.slow
 def test_the_page_has_photos_copies_outliers_and_labels(
-    write_images: Callable[..., Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mast.evaluation.label_errors.PENALTIES", (0.1,))
     folder, page = write_images(tmp_path / "set", 36), tmp_path / "page.html"
@@ -44,7 +41,7 @@ def test_the_page_has_photos_copies_outliers_and_labels(
     assert "20 of them, drawn at random" in page.read_text()
 
 
-def test_a_page_needs_ten_photos(write_images: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_page_needs_ten_photos(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "set", 6)
     with pytest.raises(UserError, match="data: expected 10 different photos or more, got 6"):
         mast.browse(folder, tmp_path / "page.html", "timm:test_resnet", size=32, untrained=True)
