@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,6 +24,7 @@ from mast.evaluation.result import Result, TargetResult
 from paper.analyses import FIGURES
 
 OPERATORS = ("rotate", "shear_x", "invert")
+Visit = Callable[..., AbstractContextManager[Any]]  # opens a page in a browser
 NASTY = '</script><b>&"'  # as a class may be called
 
 

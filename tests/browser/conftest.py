@@ -16,8 +16,6 @@ import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-else:
-    pytest.importorskip("playwright", reason="needs pip install -e '.[browser]'")
 
 CHROMIUM = os.environ.get("MAST_CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -30,11 +28,10 @@ ARGUMENTS = [
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    api = pytest.importorskip("playwright.sync_api", reason="needs pip install -e '.[browser]'")
     if CHROMIUM is None:
         pytest.skip("needs a Chromium: apt-get install chromium, or set MAST_CHROMIUM")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
+    with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser
         browser.close()

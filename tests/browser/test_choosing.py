@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from pages import NASTY, check_colors
+from pages import NASTY, Visit, check_colors
 from searched import searched_page
 from torch import Tensor
 
 from mast.invariance.subspaces import Space, Subspaces
 from mast.search.nearest import nearest
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Visit = Callable[..., "AbstractContextManager[Page]"]
 Shown = tuple[Path, Tensor, Subspaces]
 PROPERTIES = {
     "color": ["color_jitter", "grayscale"], "focus": ["gaussian_blur"], "orientation": ["rotate"],
@@ -34,14 +29,14 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return file, *searched_page(file, PHOTOS)
 
 
-def settled(page: Page, act: Callable[[], Any]) -> None:
+def settled(page: Any, act: Callable[[], Any]) -> None:
     """Do something that draws the page again, and wait for it."""
     before = page.evaluate("document.body.dataset.drawn")
     act()
     page.wait_for_function("before => document.body.dataset.drawn !== before", arg=before)
 
 
-def near(page: Page) -> list[int]:
+def near(page: Any) -> list[int]:
     """The photos on the screen, after the one that was chosen."""
     return [int(at) for at in page.locator("#view .tile").evaluate_all(
         "tiles => tiles.map((tile) => tile.dataset.at)")][1:]  # fmt: skip

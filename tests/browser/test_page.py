@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
-from pages import check_colors, look_into, make_run, measure
+from pages import Visit, check_colors, look_into, make_run, measure
 
 from mast.analyses import ANALYSES
 from paper.report import report
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Visit = Callable[..., "AbstractContextManager[Page]"]
 MADE = (
     "curves", "masks", "subspaces", "neighbours", "invariance", "advice", "predictions",
     "uncertainty",
