@@ -137,7 +137,7 @@ def page() -> str:
         f"{as_markdown(Grid(heads, tuple(rows)))}\n\nFrom a switch to the new neighbors: median "
         "and slowest of all choices, one core. Agreement: ten nearest photos that "
         "`mast neighbours` finds, too (`--space depths` where nothing is chosen); numbers on the "
-        "page are rounded to a byte."
+        "page are rounded to one or two bytes."
     )
 
 

@@ -173,7 +173,8 @@ def _space(space: Reduced) -> dict[str, Any]:
         "maps": _packed(pad_sequence([each.values for each in space.maps], batch_first=True)),
         "mapScale": _packed(pad_sequence([each.scale for each in space.maps], batch_first=True)),
         "places": _packed((255 * torch.stack([*space.places])).round().byte()),
-        "axes": len(space.features.scale), "every": space.every,
+        "bytes": space.features.values.element_size(), "axes": len(space.features.scale),
+        "every": space.every,
     }  # fmt: skip
 
 

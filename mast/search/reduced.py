@@ -1,4 +1,4 @@
-"""What a page needs to rank photos under any choice of properties, with a byte for each number.
+"""What a page needs to rank photos under any choice of properties, rounded to integers.
 
 To ignore properties, the page solves a linear system for the query; what would take longer is in
 tables. N photos, F features of all stages, R axes, M rows of factors, J axes of a match, Q queries.
@@ -16,13 +16,14 @@ from mast.augment import OPERATORS
 from mast.invariance.subspaces import RIDGE, Subspaces
 
 AXES = 1024
-LARGEST = 127  # of int8
+LARGEST = {torch.int8: 127, torch.int16: 32_767}
+SMALL = 2**20  # numbers that may have two bytes
 ON_MAP = 1000  # photos
 QUERIES, NEAREST = 64, 10  # by which the page is compared with exact features
 
 
 class Rounded(NamedTuple):
-    """Rows of numbers as int8, and what each row is multiplied by."""
+    """Rows of integers, and what each row is multiplied by."""
 
     values: Tensor
     scale: Tensor
@@ -100,9 +101,10 @@ def reduced(features_NF: Tensor, subspaces: Subspaces, axes: int = AXES) -> Redu
         exact.append(_near(moved_NJ, asked_Q))
         places.append(_places(moved_NJ[::every], places[:1]))
     axes_FR = torch.linalg.eigh(moment_FF.double())[1].flip(1)[:, :axes].float()
+    along_RN = (level_NF @ axes_FR).T
     total = {of: float(each_MF.square().sum()) for of, each_MF in moves.items()}
     page = Reduced(
-        _rounded((level_NF @ axes_FR).T),
+        _rounded(along_RN, torch.int16 if along_RN.numel() <= SMALL else torch.int8),
         {of: Property(_rounded(each_MF @ axes_FR), RIDGE * total[of] / level_NF.shape[1])
          for of, each_MF in moves.items()},
         lengths, [_rounded(each_JF @ axes_FR) for each_JF in matched], places, every, 1.0,
@@ -160,6 +162,6 @@ def _moment(rows_MF: Tensor) -> Tensor:
     return rows_MF.T @ rows_MF / rows_MF.square().sum().clamp(min=1e-12)
 
 
-def _rounded(rows: Tensor) -> Rounded:
-    scale = rows.abs().amax(dim=1).clamp(min=1e-12) / LARGEST
-    return Rounded((rows / scale[:, None]).round().to(torch.int8), scale)
+def _rounded(rows: Tensor, dtype: torch.dtype = torch.int8) -> Rounded:
+    scale = rows.abs().amax(dim=1).clamp(min=1e-12) / LARGEST[dtype]
+    return Rounded((rows / scale[:, None]).round().to(dtype), scale)

@@ -10,9 +10,9 @@ async function unpacked(text, kind) {
   return new kind(await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer());
 }
 
-async function open({ axes, features, scale, properties, lengths, maps, mapScale, places }) {
+async function open({ axes, bytes, features, scale, properties, lengths, maps, mapScale, places }) {
   const factors = Object.values(properties).map(async ({ factor, scale, floor }) => ({ floor, values: Float32Array.from(await unpacked(factor, Int8Array)), scale: await unpacked(scale, Float32Array) }));
-  const values = await unpacked(features, Int8Array);
+  const values = await unpacked(features, bytes === 2 ? Int16Array : Int8Array);
   return {
     axes, photos: values.length / axes, choices: 2 ** factors.length, values,
     scale: await unpacked(scale, Float32Array),
