@@ -102,10 +102,9 @@ def reduced(features_NF: Tensor, subspaces: Subspaces, axes: int = AXES) -> Redu
         places.append(_places(moved_NJ[::every], places[:1]))
     axes_FR = torch.linalg.eigh(moment_FF.double())[1].flip(1)[:, :axes].float()
     along_RN = (level_NF @ axes_FR).T
-    total = {of: float(each_MF.square().sum()) for of, each_MF in moves.items()}
     page = Reduced(
         _rounded(along_RN, torch.int16 if along_RN.numel() <= SMALL else torch.int8),
-        {of: Property(_rounded(each_MF @ axes_FR), RIDGE * total[of] / level_NF.shape[1])
+        {of: Property(_rounded(each_MF @ axes_FR), RIDGE * float(each_MF.square().mean(1).sum()))
          for of, each_MF in moves.items()},
         lengths, [_rounded(each_JF @ axes_FR) for each_JF in matched], places, every, 1.0,
     )  # fmt: skip
