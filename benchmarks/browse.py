@@ -121,8 +121,8 @@ def main() -> None:
                 folder, Path(place, "page.html"), page, given.queries
             )
             print(Path(folder).name, found[Path(folder).name], flush=True)
+            write_json(RESULTS / "browse.json", {"pages": found, "provenance": provenance()})
             page.close()
-    write_json(RESULTS / "browse.json", {"pages": found, "provenance": provenance()})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 // Runs in a worker: the nearest photos under any choice. mast/search/reduced.py says what the numbers
 // are. N photos, R axes, M rows of a factor, J axes of a match; a choice is a number with a bit for
 // each property.
-const ROUNDS = 300, ACCURACY = 1e-5; // of the squared residual
+const ROUNDS = 300, ACCURACY = 1e-4; // of the squared residual
 let opened, matched = { choice: 0 };
 
 async function unpacked(text, kind) {
