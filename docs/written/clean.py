@@ -126,7 +126,7 @@ def edits() -> str:
 def page() -> str:
     """How large and how fast the page is, and how well it agrees with Python."""
     rows = []
-    for each in _read("browse")["pages"].values():
+    for each in sorted(_read("browse")["pages"].values(), key=lambda page: page["photos"]):
         slow = [f"{each[kind]['median']:.0f} ({each[kind]['most']:.0f})"
                 for kind in ("ms_ignored", "ms_matched")]  # fmt: skip
         rows.append((f"{each['photos']:,}", f"{each['megabytes']:.1f}",
