@@ -135,9 +135,8 @@ def page() -> str:
     heads = ("photos", "MB", "first view (ms)", "ignore (ms)", "match (ms)", "agreement (%)")
     return (
         f"{as_markdown(Grid(heads, tuple(rows)))}\n\nFrom a switch to the new neighbors: median "
-        "and slowest of all choices, one core. Agreement: ten nearest photos that "
-        "`mast neighbours` finds, too (`--space depths` where nothing is chosen); numbers on the "
-        "page are rounded to one or two bytes."
+        "and slowest of all choices (Chromium, two cores). Agreement: ten nearest that `mast "
+        "neighbours` (`--space depths` if nothing is chosen) finds, too; numbers are rounded."
     )
 
 
