@@ -71,11 +71,13 @@ function whitened(query_R, parts) {
 function projected(rows, weight) {
   const { axes, photos, values, scale } = opened;
   const sums = Array.from({ length: rows }, () => new Float32Array(photos));
-  for (let r = 0; r < axes; r++) {
-    const of = values.subarray(r * photos, (r + 1) * photos);
+  for (let first = 0; first < axes; first += 4) { // four axes at once: sums are read and written less
+    const four = [0, 1, 2, 3].map((k) => Math.min(first + k, axes - 1));
+    const [a, b, c, d] = four.map((r) => values.subarray(r * photos, (r + 1) * photos));
     for (let row = 0; row < rows; row++) {
-      const times = weight(row, r) * scale[r], into = sums[row];
-      for (let n = 0; n < photos; n++) into[n] += times * of[n];
+      const [p, q, s, t] = four.map((r, k) => (first + k < axes ? weight(row, r) * scale[r] : 0));
+      const into = sums[row];
+      for (let n = 0; n < photos; n++) into[n] += p * a[n] + q * b[n] + s * c[n] + t * d[n];
     }
   }
   return sums;
