@@ -62,7 +62,7 @@ def naming(name: Callable[[], str]) -> Iterator[None]:
     except UserError:  # such as a store that fails
         raise
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-        said = re.sub(r" <_io\.BytesIO[^>]*>", "", reason_of(error))  # of what is no file
+        said = re.sub(r" <_io\.BytesIO[^>]*>", "", reason_of(error))  # an address in memory
         raise BrokenImageError(name(), said) from error
 
 

@@ -140,7 +140,7 @@ class Subspaces:
         ignored: Sequence[str] = (),
         axes: int = MATCHED,
     ) -> Space:
-        """The space of what operators change: the axes that they move most, with others ignored.
+        """The space that matches operators: the axes that they move most, once others are ignored.
 
         Operators that change the same property as one of these are not ignored.
         """

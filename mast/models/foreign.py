@@ -79,7 +79,7 @@ NAME_IT = (
 class Foreign(NamedTuple):
     """An encoder of another project, the layout of its checkpoint, and the keys left out of it.
 
-    `beside` is the file next to it that records the normalization.
+    `beside` is a file in the same folder that records the normalization.
     """
 
     encoder: Encoder

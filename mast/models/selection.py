@@ -60,8 +60,8 @@ def selection(
     Args:
         mask_DK: Masks as the distance uses them, non-negative; `operators` names the K.
         ignore: Operators to which the dimensions must be invariant.
-        match: Operators, from at least one of which they must be exempt, so that neighbours agree
-            in what these operators change.
+        match: Operators; dimensions that are exempt from at least one of them are selected, so
+            that neighbors agree in what these operators change.
 
     Returns:
         weight_D in [0, 1]; ones where nothing is chosen.

@@ -1,4 +1,4 @@
-"""A page of photos: rows of what was found and, with features, all photos and their neighbors."""
+"""A page of photos: rows of found images and, if features are passed, neighbors of any photo."""
 
 import base64
 import io

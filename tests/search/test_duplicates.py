@@ -70,7 +70,7 @@ def test_copies_are_noted_beside_the_score(
 def test_a_group_holds_copies_of_its_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     angle_N = torch.tensor([0.0, 40.0, 8.0, 130.0, 4.0]).deg2rad()
     half_N2 = torch.stack([angle_N.cos(), angle_N.sin()], dim=1)
-    x_ND = torch.cat([half_N2, -half_N2])  # of mean zero: each beside its opposite
+    x_ND = torch.cat([half_N2, -half_N2])  # their mean is zero
     cosine_NN = x_ND @ x_ND.T
     above = float(min(cosine_NN[0, 4], cosine_NN[4, 2])) - 1e-4
     assert cosine_NN[0, 2] < above  # only by the one between them
