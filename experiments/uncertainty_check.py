@@ -188,7 +188,7 @@ def _scores(run: StudyRun, folder: str, device: Device) -> dict[str, float]:
                 extract(output.eval(), each, size, compute) for each in (canvases, known)
             )
         )
-        value_N = distances(bank_ND[np.unique(first_copies(known))], unit_ND)
+        value_N = distances(bank_ND, first_copies(known), unit_ND)
     return dict(zip(canvases.identifiers, value_N.tolist(), strict=True))
 
 

@@ -43,7 +43,6 @@ def browse(
 
     page = out_file(out, {".html": is_page}, "out")
     import numpy as np
-    import torch
 
     from mast.data import split_cut
     from mast.encoders.load import EncoderOptions
@@ -73,8 +72,7 @@ def browse(
     groups = groups_of([*copies_within(ordered, features_ND[order_N])], ordered)
     views = [copies_view(groups, ordered, f"{counted(len(groups), 'group')} of copies.")]
     first_N = first_copies(photos)
-    once_B, of_N = map(torch.from_numpy, np.unique(first_N, return_inverse=True))
-    distance_N = distances(features_ND[once_B], features_ND, of_N).numpy()
+    distance_N = distances(features_ND, first_N).numpy()
     labelled = labels_of(photos)
     checked = labelled and checked_labels(photos.units, *labelled, features_ND, first_N, 0)
     views += outlier_views(photos, distance_N, checked, counted(len(photos), "photo"))

@@ -73,7 +73,6 @@ def outliers(
         raise UserError("target: expected none without labels")
     file = listing_file(out, "path", "score", "distance")
     import numpy as np
-    import torch
 
     from mast.core.compute import Compute
     from mast.core.launch import find_device
@@ -101,12 +100,11 @@ def outliers(
     features_ND, first_N = by.features(canvases).to(by.encoder.device), np.arange(len(canvases))
     if labelled is not None or bank is None:
         first_N = first_copies(canvases)
-    bank_ND, first_B = features_ND, first_N
-    if bank is not None:
-        bank_ND, first_B = by.features(bank).to(features_ND.device), first_copies(bank)
-    once_B, of_B = map(torch.from_numpy, np.unique(first_B, return_inverse=True))
-    own_N = of_B.to(features_ND.device) if bank is None else None
-    distance_N = distances(bank_ND[once_B], features_ND, own_N).cpu().numpy()
+    if bank is None:
+        distance_N = distances(features_ND, first_N).cpu().numpy()
+    else:
+        bank_ND = by.features(bank).to(features_ND.device)
+        distance_N = distances(bank_ND, first_copies(bank), features_ND).cpu().numpy()
     if len(distance_N) > 1 and np.ptp(distance_N) <= 1e-6:  # the rounding error of cosines
         raise UserError(
             f"encoder: {source_name(encoder)} gives all images the same distance, so none is ranked"

@@ -25,7 +25,7 @@ from mast.search.reduced import Reduced
 PHOTOS = 5000  # on a page, which then has less than 25 MB
 ITEMS = 500  # in a row
 SHEET = 10  # photos along a side of a sheet
-QUALITY = 65
+QUALITY = 60
 SIDES = {300: 256, 1200: SIDE, 5000: 96}  # pixels of a thumbnail, by how many there are at most
 SCRIPTS = ("state", "tiles", "rows", "views", "main")
 
@@ -162,19 +162,15 @@ def _label(canvases: CanvasSet, at: int) -> str:
 def _space(space: Reduced) -> dict[str, Any]:
     """Features and choices as the page reads them."""
     return {
-        "features": _packed(space.features.values),
-        "scale": _packed(space.features.scale),
+        "features": [_packed(each) for part in space.features for each in part],
         "properties": {
-            name: {"factor": _packed(each.factor.values), "scale": _packed(each.factor.scale),
-                   "floor": each.floor}
-            for name, each in space.properties.items()
+            name: {"factor": [_packed(each) for each in of.factor], "floor": of.floor}
+            for name, of in space.properties.items()
         },
         "lengths": _packed(torch.stack([*space.lengths])),
-        "maps": _packed(pad_sequence([each.values for each in space.maps], batch_first=True)),
-        "mapScale": _packed(pad_sequence([each.scale for each in space.maps], batch_first=True)),
+        "maps": [_packed(pad_sequence([*each], batch_first=True)) for each in zip(*space.maps, strict=True)],
         "places": _packed((255 * torch.stack([*space.places])).round().byte()),
-        "bytes": space.features.values.element_size(), "axes": len(space.features.scale),
-        "every": space.every,
+        "axes": sum(len(part.scale) for part in space.features), "every": space.every,
     }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ N images in the bank, M queries, D dimensions.
 """
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
@@ -13,15 +14,18 @@ NEIGHBOUR = 5  # rank of the bank image whose distance counts
 SAME = 1 - 1e-5  # cosine above which two images are the same one
 
 
-def distances(bank_ND: Tensor, queries_MD: Tensor, own_M: Tensor | None = None) -> Tensor:
+def distances(bank_ND: Tensor, first_N: np.ndarray, queries_MD: Tensor | None = None) -> Tensor:
     """One minus the cosine to the fifth nearest bank image (or the farthest of fewer), (M,).
 
-    A query's own copy in the bank is skipped: the one at `own_M` or, by default, the one found by
-    its cosine. The bank must not contain copies.
+    Copies, which have the same `first_N`, count once. A query's own copy in the bank is skipped;
+    by default, the bank's images are the queries.
 
     Reference:
         Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022.
     """
+    once_N, of_N = map(torch.from_numpy, np.unique(first_N, return_inverse=True))
+    own_M = of_N.to(bank_ND.device) if queries_MD is None else None
+    queries_MD, bank_ND = bank_ND if queries_MD is None else queries_MD, bank_ND[once_N]
     k = min(NEIGHBOUR + 1, len(bank_ND))
     similarity_MK, at_MK = nearest(bank_ND, queries_MD, k)
     same_MK = similarity_MK[:, :1] > SAME if own_M is None else at_MK == own_M[:, None]

@@ -15,9 +15,9 @@ from torch.nn.functional import normalize
 from mast.augment import OPERATORS
 from mast.invariance.subspaces import RIDGE, Subspaces
 
-AXES = 1024
+AXES = 1152
 LARGEST = {torch.int8: 127, torch.int16: 32_767}
-SMALL = 2**20  # numbers that may have two bytes
+FINE = 640_000  # numbers of the leading axes that have two bytes
 ON_MAP = 1000  # photos
 QUERIES, NEAREST = 64, 10  # by which the page is compared with exact features
 
@@ -45,7 +45,8 @@ class Reduced(NamedTuple):
     """The features of a set, and what each choice does to them.
 
     Attributes:
-        features: Centered and scaled features (R, N).
+        features: Centered and scaled features (R, N): the leading axes in two bytes, the others in
+            one.
         properties: By name; their order gives the bits of a choice.
         lengths: Of all features (N,), by what is ignored.
         maps: By what is matched, from choice 1: the axes (J, R) that are compared.
@@ -56,7 +57,7 @@ class Reduced(NamedTuple):
             choices.
     """
 
-    features: Rounded
+    features: tuple[Rounded, Rounded]
     properties: Mapping[str, Property]
     lengths: Sequence[Tensor]
     maps: Sequence[Rounded]
@@ -68,8 +69,9 @@ class Reduced(NamedTuple):
 def reduced(features_NF: Tensor, subspaces: Subspaces, axes: int = AXES) -> Reduced:
     """Reduce features to the axes that matter most to distances, whatever is ignored.
 
-    These are the leading axes of the second moments of the displacements of each property, and of
-    the features as they are, without each property and without all, each with a trace of one.
+    These are the leading axes of the second moments of the displacements of each property, of the
+    features as they are, without each property and without all, and a tenth of those of what each
+    match compares, each with a trace of one.
     """
     level_NF = (features_NF.float() - subspaces.mean_F) / subspaces.scale_F
     names = {of: [name for name in subspaces.factors if OPERATORS[name].changes == of]
@@ -97,13 +99,15 @@ def reduced(features_NF: Tensor, subspaces: Subspaces, axes: int = AXES) -> Redu
         assert space.kept_JF is not None
         shrunk_JM = space.kept_JF @ space.axes_MF.T * space.shrink_M
         matched.append(space.kept_JF - shrunk_JM @ space.axes_MF)
+        moment_FF = moment_FF + _moment(matched[-1]) / 10
         moved_NJ = level_NF @ matched[-1].T
         exact.append(_near(moved_NJ, asked_Q))
         places.append(_places(moved_NJ[::every], places[:1]))
     axes_FR = torch.linalg.eigh(moment_FF.double())[1].flip(1)[:, :axes].float()
     along_RN = (level_NF @ axes_FR).T
+    fine = FINE // len(level_NF)
     page = Reduced(
-        _rounded(along_RN, torch.int16 if along_RN.numel() <= SMALL else torch.int8),
+        (_rounded(along_RN[:fine], torch.int16), _rounded(along_RN[fine:])),
         {of: Property(_rounded(each_MF @ axes_FR), RIDGE * float(each_MF.square().mean(1).sum()))
          for of, each_MF in moves.items()},
         lengths, [_rounded(each_JF @ axes_FR) for each_JF in matched], places, every, 1.0,
@@ -116,7 +120,7 @@ def reduced(features_NF: Tensor, subspaces: Subspaces, axes: int = AXES) -> Redu
 
 def _page_finds(page: Reduced, asked_Q: Tensor) -> list[list[list[int]]]:
     """The nearest photos of some under each choice, by the page's numbers."""
-    along_RN = page.features.restored
+    along_RN = torch.cat([each.restored for each in page.features])
     floor = [each.floor for each in page.properties.values()]
     rows = [each.factor.restored.double() for each in page.properties.values()]
     moment_RR = [each_MR.T @ each_MR for each_MR in rows]

@@ -50,6 +50,6 @@ BANK = 3 * torch.stack([ANGLES.cos(), ANGLES.sin()], dim=1)  # lengths do not co
 
 
 def test_a_bank_with_fewer_images_gives_its_last() -> None:
-    found = distances(BANK[:3], BANK[[0, 4]])
+    found = distances(BANK[:3], np.arange(3), BANK[[0, 4]])
     torch.testing.assert_close(found, 1 - torch.tensor([20.0, 40.0]).deg2rad().cos())
-    torch.testing.assert_close(distances(BANK[:1], BANK[1:2]), 1 - ANGLES[1:2].cos())
+    torch.testing.assert_close(distances(BANK[:1], np.arange(1), BANK[1:2]), 1 - ANGLES[1:2].cos())

@@ -18,7 +18,7 @@ def test_it_finds_what_the_spaces_find_and_knows_how_often() -> None:
     both = subspaces.ignoring(["color_jitter", "grayscale", "rotate"])
     at = sum(2**i for i, name in enumerate(page.properties) if name != "focus")
     torch.testing.assert_close(page.lengths[at], both.moved(level_NF).norm(dim=1))
-    along_RN = page.features.restored
+    along_RN = torch.cat([each.restored for each in page.features])
     matched = subspaces.matching(["rotate"])
     map_JR = page.maps[2 ** [*page.properties].index("orientation") - 1].restored
     cosine_NN, exact_NN = (

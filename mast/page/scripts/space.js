@@ -10,15 +10,27 @@ async function unpacked(text, kind) {
   return new kind(await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer());
 }
 
-async function open({ axes, bytes, features, scale, properties, lengths, maps, mapScale, places }) {
-  const factors = Object.values(properties).map(async ({ factor, scale, floor }) => ({ floor, values: Float32Array.from(await unpacked(factor, Int8Array)), scale: await unpacked(scale, Float32Array) }));
-  const values = await unpacked(features, bytes === 2 ? Int16Array : Int8Array);
+// Rows of numbers from rows of integers, and what each row is multiplied by.
+async function restored([text, scales], kind) {
+  const values = Float32Array.from(await unpacked(text, kind)), scale = await unpacked(scales, Float32Array);
+  const columns = values.length / scale.length;
+  scale.forEach((times, row) => {
+    for (let at = row * columns; at < (row + 1) * columns; at++) values[at] *= times;
+  });
+  return values;
+}
+
+async function open({ axes, features, properties, lengths, maps, places }) {
+  const factors = Object.values(properties).map(async ({ factor, floor }) => ({ floor, rows: await restored(factor, Int8Array) }));
+  const fine = await restored(features.slice(0, 2), Int16Array), rest = await restored(features.slice(2), Int8Array);
+  const values = new Float32Array(fine.length + rest.length);
+  values.set(fine);
+  values.set(rest, fine.length);
   return {
     axes, photos: values.length / axes, choices: 2 ** factors.length, values,
-    scale: await unpacked(scale, Float32Array),
     factors: await Promise.all(factors),
     lengths: await unpacked(lengths, Float32Array),
-    maps: await unpacked(maps, Int8Array), mapScale: await unpacked(mapScale, Float32Array),
+    maps: await restored(maps, Int8Array),
     places: await unpacked(places, Uint8Array),
   };
 }
@@ -47,10 +59,10 @@ function whitened(query_R, parts) {
   let size = squared(residual);
   for (let round = 0, goal = size * ACCURACY; round < ROUNDS && size > goal; round++) {
     const moved = step.map((value) => value * floor);
-    for (const { values, scale } of parts) {
-      for (let row = 0, at = 0; row < scale.length; row++, at += axes) {
-        const along = dot(values, at, step) * scale[row] ** 2;
-        for (let r = 0; r < axes; r++) moved[r] += along * values[at + r];
+    for (const { rows } of parts) {
+      for (let at = 0; at < rows.length; at += axes) {
+        const along = dot(rows, at, step);
+        for (let r = 0; r < axes; r++) moved[r] += along * rows[at + r];
       }
     }
     let curve = 0;
@@ -69,13 +81,13 @@ function whitened(query_R, parts) {
 
 // Sums over the axes (…, N) of features times numbers (…, R).
 function projected(rows, weight) {
-  const { axes, photos, values, scale } = opened;
-  const sums = Array.from({ length: rows }, () => new Float32Array(photos));
+  const { axes, photos, values } = opened;
+  const sums = Array.from({ length: rows }, () => new Float64Array(photos));
   for (let first = 0; first < axes; first += 4) { // four axes at once: sums are read and written less
     const four = [0, 1, 2, 3].map((k) => Math.min(first + k, axes - 1));
     const [a, b, c, d] = four.map((r) => values.subarray(r * photos, (r + 1) * photos));
     for (let row = 0; row < rows; row++) {
-      const [p, q, s, t] = four.map((r, k) => (first + k < axes ? weight(row, r) * scale[r] : 0));
+      const [p, q, s, t] = four.map((r, k) => (first + k < axes ? weight(row, r) : 0));
       const into = sums[row];
       for (let n = 0; n < photos; n++) into[n] += p * a[n] + q * b[n] + s * c[n] + t * d[n];
     }
@@ -85,9 +97,9 @@ function projected(rows, weight) {
 
 // Directions of all photos (J, N) by what is matched.
 function directions(choice) {
-  const { axes, choices, maps, mapScale, photos } = opened;
-  const rows = mapScale.length / (choices - 1), first = (choice - 1) * rows;
-  const along = projected(rows, (row, r) => maps[(first + row) * axes + r] * mapScale[first + row]);
+  const { axes, choices, maps, photos } = opened;
+  const rows = maps.length / axes / (choices - 1), first = (choice - 1) * rows;
+  const along = projected(rows, (row, r) => maps[(first + row) * axes + r]);
   for (let n = 0; n < photos; n++) {
     const length = Math.hypot(...along.map((row) => row[n])) || 1;
     for (const row of along) row[n] /= length;
@@ -97,14 +109,14 @@ function directions(choice) {
 
 // All other photos and their cosines, the nearest first.
 function nearest(query, ignored, match) {
-  const { axes, photos, values, scale, factors, lengths } = opened;
+  const { axes, photos, values, factors, lengths } = opened;
   let cosine;
   if (match) {
     if (matched.choice !== match) matched = { choice: match, along: directions(match) };
     cosine = new Float32Array(photos);
     for (const row of matched.along) row.forEach((value, n) => (cosine[n] += value * row[query]));
   } else {
-    const own = Float64Array.from({ length: axes }, (_, r) => values[r * photos + query] * scale[r]);
+    const own = Float64Array.from({ length: axes }, (_, r) => values[r * photos + query]);
     const parts = factors.filter((_, at) => (ignored >> at) & 1), left = parts.length ? whitened(own, parts) : own;
     const length = lengths.subarray(ignored * photos, (ignored + 1) * photos);
     cosine = projected(1, (_, r) => left[r])[0].map((dot, n) => Math.min(1, dot / (length[query] * length[n] || 1)));
