@@ -168,7 +168,8 @@ def _space(space: Reduced) -> dict[str, Any]:
             for name, of in space.properties.items()
         },
         "lengths": _packed(torch.stack([*space.lengths])),
-        "maps": [_packed(pad_sequence([*each], batch_first=True)) for each in zip(*space.maps, strict=True)],
+        "maps": [_packed(pad_sequence([*each], batch_first=True))
+                 for each in zip(*space.maps, strict=True)],
         "places": _packed((255 * torch.stack([*space.places])).round().byte()),
         "axes": sum(len(part.scale) for part in space.features), "every": space.every,
     }  # fmt: skip
