@@ -76,6 +76,8 @@ ROWS: dict[str, Row] = {
     "untrained": Row("untrained", "vicreg5_small", rates=()),
     "vicreg": Row("VICReg", "vicreg5_small", rates=GRID, tuned=WEIGHT),
     "vicreg_augself": predicting("VICReg + AugSelf, weight 0.5", "vicreg5_augself_small", TOLD),
+    "lejepa": Row("LeJEPA", "lejepa_small", rates=GRID),
+    "visreg": Row("VISReg", "visreg_small", rates=GRID),
     "simclr": Row("SimCLR", "simclr_small", rates=LARGER),
     "simclr_augself": predicting("SimCLR + AugSelf, weight 0.5", "simclr_small", rates=LARGER),
     "simsiam_augself": predicting(

@@ -16,9 +16,11 @@ from scipy.stats import t as student
 from torch import Tensor
 
 from experiments.does_it_help import COLUMNS, TASKS, DoesItHelp
+from experiments.label_free import label_free
 from experiments.small_sets import Probed, probe
 from experiments.variants import ALL_BUT_ONE, LR
 from mast.analyses import Grid
+from mast.augment import PRESETS
 from mast.core.launch import Precision
 from mast.core.run import plain
 from mast.data import open_canvas
@@ -403,7 +405,9 @@ class Small(TableExperiment):
         assert run.config is not None
         score = run.name.partition("/")[0]
         sets = self.tasks.sets(workplace, score, self.count)
-        probed = self.tasks.probe(workplace.frozen(run), sets, score, self._settings(score))
+        encoder = workplace.frozen(run)
+        probed = self.tasks.probe(encoder, sets, score, self._settings(score))
+        own = sets["cifar10"][0]
         metrics = last_metrics(run.folder) if run.trained else {}
         images_seen = metrics.get("step", 0) * self.batch_size
         return {
@@ -411,6 +415,7 @@ class Small(TableExperiment):
             "seed": run.seed,
             "scores": probed.scores,
             "each": probed.each,
+            "label_free": label_free(encoder, own.test, own.size, PRESETS[VIEWS].operators),
             "last_metrics": metrics,
             "minutes": metrics.get("seconds", 0.0) / 60,
             "images_seen": images_seen,

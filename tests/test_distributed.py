@@ -51,6 +51,8 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "vi-simsiam": ("vi_simsiam", {}, {}),
     "byol": ("byol", {}, {}),
     "barlow twins": ("barlow_twins", {}, {}),
+    "lejepa": ("lejepa", {}, {"directions": 8}),
+    "visreg": ("visreg", {}, {"directions": 8}),
     "swav": ("swav", {}, {"prototypes": 6, "frozen": 0.0}),
     "mae": ("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
     "prcl": ("prcl", {}, {"queue": 20}),

@@ -130,6 +130,12 @@ def blurred_at(size: int) -> Overrides:
 # facebookresearch/swav: two large crops and six small ones
 LARGE = View({**SIMCLR, "random_resized_crop": {"scale": (0.14, 1.0)}})
 SMALL = View({**SIMCLR, **blurred_at(96), "random_resized_crop": {"scale": (0.05, 0.14)}}, size=96)
+# rbalestr-lab/lejepa: two large crops and six small ones
+LEJEPA: Overrides = {"solarize": {"probability": 0.2, "threshold": (0.5, 0.5)}}
+LEJEPA_LARGE = View({**LEJEPA, "random_resized_crop": {"scale": (0.3, 1.0)}})
+LEJEPA_SMALL = View(
+    {**LEJEPA, **blurred_at(98), "random_resized_crop": {"scale": (0.05, 0.3)}}, size=98
+)
 DINO_SMALL = View(
     {
         **blurred_at(96),
@@ -202,6 +208,7 @@ PRESETS = {
     ),
     # the same without small views, for which that code recommends wider crops
     "dino_small": Preset((*MAST5, "solarize"), _unequal({"scale": (0.14, 1.0), "bicubic": True})),
+    "lejepa": Preset((*MAST5, "solarize"), (LEJEPA_LARGE, LEJEPA_LARGE, *[LEJEPA_SMALL] * 6)),
     "simclr": Preset(MAST5, (View(SIMCLR), View(SIMCLR))),
     "moco": Preset(MAST5, (View(MOCO), View(MOCO))),
     "mae": Preset(

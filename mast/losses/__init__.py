@@ -14,6 +14,9 @@ from mast.losses.gaussian import subspace_mean as subspace_mean
 from mast.losses.gaussian import symmetric_kl as symmetric_kl
 from mast.losses.prediction import pixel_error as pixel_error
 from mast.losses.prediction import unexplained as unexplained
+from mast.losses.sketch import epps_pulley as epps_pulley
+from mast.losses.sketch import normal_moments as normal_moments
+from mast.losses.sketch import sliced_wasserstein as sliced_wasserstein
 from mast.losses.vicreg import covariance as covariance
 from mast.losses.vicreg import invariance as invariance
 from mast.losses.vicreg import redundancy as redundancy

@@ -7,12 +7,14 @@ from mast.methods import (
     barlow_twins,
     byol,
     dino,
+    lejepa,
     mae,
     moco,
     simclr,
     simsiam,
     supervised,
     swav,
+    visreg,
 )
 from mast.methods.base import ENCODER as ENCODER
 from mast.methods.base import Method as Method
@@ -50,6 +52,8 @@ METHODS: dict[str, MethodEntry] = {
     "barlow_twins": MethodEntry(
         "Barlow Twins", barlow_twins.BarlowTwinsConfig, barlow_twins.BarlowTwins
     ),
+    "lejepa": MethodEntry("LeJEPA", lejepa.LeJEPAConfig, lejepa.LeJEPA),
+    "visreg": MethodEntry("VISReg", visreg.VISRegConfig, visreg.VISReg),
     "swav": MethodEntry("SwAV", swav.SwAVConfig, swav.SwAV),
     "dino": MethodEntry("DINO", dino.DINOConfig, dino.DINO),
     "mae": MethodEntry("MAE", mae.MAEConfig, mae.MAE),

@@ -99,12 +99,6 @@ class MAE(Method):
         entered_BLW = self.enter(self.encoder.encode(images_BCHW).features_BLC)
         return entered_BLW.mean(dim=1).float()
 
-    def get_extra_state(self) -> Tensor:  # what is drawn next does not follow from weights
-        return torch.tensor(self.noise.seed)
-
-    def set_extra_state(self, state: Tensor) -> None:
-        self.noise.seed = int(state)
-
 
 def _start(module: nn.Module) -> None:
     """As `initialize_weights` of the official code; PyTorch's blocks are copies of one."""

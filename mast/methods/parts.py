@@ -1,4 +1,4 @@
-"""Parts of methods: teachers, queues, prototypes, noise, predictions of operators.
+"""Parts of methods: teachers, queues, prototypes, random numbers, predictions of operators.
 
 Shapes: B images of this process, D dimensions, N length of a queue or numbers of an image, P
 prototypes, T numbers of an operator, H hidden units of a head.
@@ -181,14 +181,39 @@ def encode_by_size(network: Callable[[Tensor], Tensor], images: Images) -> Tenso
     return torch.cat([network(torch.cat(list(group))) for _, group in groups])
 
 
-# --------------------------------------------------------------------------------------- noise
+# ------------------------------------------------------------------------------ random numbers
 
 
-class Noise(Part):
-    """Random numbers in [0, 1) for each image, (B, N), as the host inputs "noise_0", "noise_1", …
+class Drawn(Part):
+    """Random numbers that follow from the seed and the progress of a run.
 
-    Each view has its own. They follow from the seed and the progress of the run: several processes
-    draw what one would, and all parts of a batch draw the same.
+    All processes, and all parts of a batch, draw the same.
+
+    Args:
+        seed: Of the run.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+
+    def generator(self, progress: float, number: int = 0) -> torch.Generator:
+        """A generator of its own for each step and number."""
+        text = f"{self.seed} {number} {progress!r}"
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+        return torch.Generator().manual_seed(seed)
+
+    def get_extra_state(self) -> Tensor:  # what is drawn next does not follow from weights
+        return torch.tensor(self.seed)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.seed = int(state)
+
+
+class Noise(Drawn):
+    """Numbers in [0, 1) for each image, (B, N), as the host inputs "noise_0", "noise_1", …
+
+    Each view has its own; several processes draw what one would.
 
     Args:
         seed: Of the run.
@@ -196,19 +221,36 @@ class Noise(Part):
     """
 
     def __init__(self, seed: int, count: int) -> None:
-        super().__init__()
-        self.seed, self.count = seed, count
+        super().__init__(seed)
+        self.count = count
 
     def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
         """The numbers of this process's images."""
         batch, inputs = len(views.images[0]), {}
         for view in range(len(views.images)):
-            text = f"{self.seed} {view} {progress!r}"
-            seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
-            generator = torch.Generator().manual_seed(seed)
+            generator = self.generator(progress, view)
             noise = torch.rand(processes() * batch, self.count, generator=generator)
             inputs[f"noise_{view}"] = noise[rank() * batch :][:batch]
         return inputs
+
+
+class Directions(Drawn):
+    """Random directions (D, S) of unit length, as the host input "direction_DS".
+
+    Args:
+        seed: Of the run.
+        dim: D.
+        count: S.
+    """
+
+    def __init__(self, seed: int, dim: int, count: int) -> None:
+        super().__init__(seed)
+        self.shape = dim, count
+
+    def host_inputs(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """New ones at every step."""
+        drawn_DS = torch.randn(self.shape, generator=self.generator(progress))
+        return {"direction_DS": F.normalize(drawn_DS, dim=0)}
 
 
 def count_shown(hidden: float, patches: int) -> int:

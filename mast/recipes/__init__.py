@@ -37,6 +37,8 @@ FULL: dict[str, Recipe] = {
     "simsiam_augself": others.simsiam_augself,
     "byol": others.byol,
     "barlow_twins": others.barlow_twins,
+    "lejepa": others.lejepa,
+    "visreg": others.visreg,
     "swav": others.swav,
     "dino": others.dino,
     "mae": others.mae,

@@ -11,11 +11,13 @@ from mast.methods import MastCConfig, MastConfig, VICRegConfig
 from mast.methods.barlow_twins import BarlowTwinsConfig
 from mast.methods.byol import BYOLConfig
 from mast.methods.dino import DINOConfig
+from mast.methods.lejepa import LeJEPAConfig
 from mast.methods.mae import MAEConfig
 from mast.methods.moco import MoCoConfig
 from mast.methods.simclr import SimCLRConfig
 from mast.methods.simsiam import SimSiamConfig
 from mast.methods.swav import SwAVConfig
+from mast.methods.visreg import VISRegConfig
 from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
 from mast.recipes.others import MEAN_OF_PATCHES
 
@@ -25,6 +27,10 @@ SMALL: dict[type, dict[str, Any]] = {
     MastCConfig: {"projector": MLPConfig(hidden=1024, dim=512)},
     VICRegConfig: {"projector": MLPConfig(hidden=1024, dim=512)},
     BarlowTwinsConfig: {"projector": MLPConfig(hidden=1024, dim=512)},
+    VISRegConfig: {
+        "projector": MLPConfig(hidden=1024, dim=128), "directions": 256, "regularizer_weight": 0.6,
+    },
+    LeJEPAConfig: {"projector": MLPConfig(hidden=1024, dim=128), "directions": 256},
     SimCLRConfig: {"projector": MLPConfig(hidden=1024, dim=128)},
     SimSiamConfig: {"projector": MLPConfig(hidden=1024, dim=512), "bottleneck": 128},
     BYOLConfig: {"projector": MLPConfig(hidden=1024, dim=256), "momentum": 0.99},
@@ -37,7 +43,7 @@ SMALL: dict[type, dict[str, Any]] = {
     MAEConfig: {"dim": 128, "depth": 2, "heads": 4},
 }  # fmt: skip
 # Replaces presets whose views have fixed sizes by ones of the run's size.
-SMALL_VIEWS = {"multicrop": "simclr", "dino": "dino_small"}
+SMALL_VIEWS = {"multicrop": "simclr", "lejepa": "simclr", "dino": "dino_small"}
 
 
 def small(config: PretrainConfig) -> PretrainConfig:

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from conformance import built, follows, layers, loss_of, of_sides, unit
 from lightly.loss import DINOLoss, NegativeCosineSimilarity, NTXentLoss, SwaVLoss, VICRegLoss
+from lightly.loss.lejepa_loss import LeJEPALoss
+from lightly.loss.visreg_loss import VISRegLoss
 from tiny import BATCH, make_views
 
 
@@ -118,6 +120,33 @@ def test_barlow_twins_weighs_redundancy() -> None:
     assert loss_of(method) == pytest.approx(expected.item(), rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("name", "sides"),
+    [("lejepa", (32, 32, 16)), ("visreg", (32, 32, 16, 16)), ("visreg", (32, 32))],
+)
+def test_lejepa_and_visreg_are_lightlys(
+    name: str, sides: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Views of one size are encoded together, all projected together."""
+    options = {"directions": 7, "regularizer_weight": 0.3}
+    method, _ = built(name, options)
+    views = of_sides(*sides)
+    direction_DS = method.host_inputs(views, 0.0)["direction_DS"]
+    monkeypatch.setattr("torch.randn", lambda *_, **__: direction_DS.clone())
+    theirs = LeJEPALoss(0.3) if name == "lejepa" else VISRegLoss(0.3)
+    groups = [views.images[:2], views.images[2:]]
+    encoded = torch.cat([method.encoder(torch.cat(group)) for group in groups if group])
+    every = method.projector(encoded).unflatten(0, (len(sides), -1))
+    expected = theirs(global_proj=every[:2], local_proj=every[2:])
+    wanted = torch.autograd.grad(expected, [*method.projector.parameters()])
+    monkeypatch.undo()
+    loss = method(views, 0.0)["loss"]
+    found = torch.autograd.grad(loss, [*method.projector.parameters()])
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+
+
 L, N, R, P = "Linear", "BatchNorm1d", "ReLU", "BatchNorm1d without scale"
 NETWORKS = {  # of the official codes
     "simclr": {"projector": [L, N, R, L, N]},
@@ -125,6 +154,7 @@ NETWORKS = {  # of the official codes
     "simsiam": {"projector": [L, N, R, L, N, R, L, P], "predictor": [L, N, R, L]},
     "byol": {"projector": [L, N, R, L], "predictor": [L, N, R, L]},
     "barlow_twins": {"projector": [L, N, R, L, N, R, L]},
+    "lejepa": {"projector": [L, N, R, L, N, R, L]},
     "swav": {"projector": [L, N, R, L]},
     "dino": {"projector": [L, "GELU", L, "GELU", L]},
 }

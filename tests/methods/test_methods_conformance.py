@@ -42,6 +42,8 @@ VARIANTS = {
     "simsiam": Variant("simsiam", {}, {}),
     "byol": Variant("byol", {}, {}),
     "barlow twins": Variant("barlow_twins", {}, {}),
+    "lejepa": Variant("lejepa", {}, {"directions": 8, "predicted": PROPERTIES}, heads="prediction"),
+    "visreg": Variant("visreg", {}, {"directions": 8}),
     "swav": Variant("swav", {}, {"prototypes": 12, "frozen": 0.0}),
     "dino": Variant("dino", {}, {"prototypes": 12, "frozen": 0.0}),
     "mae": Variant("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
