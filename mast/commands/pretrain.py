@@ -82,10 +82,13 @@ def _continues(run: RunFolder) -> str:
 
 def starting(config: PretrainConfig) -> PretrainConfig:
     """`with_architecture`, but refuse an `encoder.name` that names other weights."""
-    from mast.models import architecture_of, named_weights
+    from mast.models import architecture_of, named_weights, weights_file
     from mast.recipes import RECIPES
     from mast.runs.start import with_architecture
 
+    teacher = getattr(config.objective, "teacher", "")
+    if teacher and (weights := named_weights(teacher)) is not None:
+        weights_file(weights, config.data.download)  # the method finds it in the cache
     found, wanted = with_architecture(config), config.encoder
     name = found.encoder.name
     if (weights := named_weights(name)) is not None:

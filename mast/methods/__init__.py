@@ -7,6 +7,7 @@ from mast.methods import (
     barlow_twins,
     byol,
     dino,
+    distill,
     lejepa,
     mae,
     moco,
@@ -57,6 +58,7 @@ METHODS: dict[str, MethodEntry] = {
     "swav": MethodEntry("SwAV", swav.SwAVConfig, swav.SwAV),
     "dino": MethodEntry("DINO", dino.DINOConfig, dino.DINO),
     "mae": MethodEntry("MAE", mae.MAEConfig, mae.MAE),
+    "distill": MethodEntry("distillation", distill.DistillConfig, distill.Distill),
     "supervised": MethodEntry("supervised", supervised.SupervisedConfig, supervised.Supervised),
 }
 

@@ -42,6 +42,7 @@ FULL: dict[str, Recipe] = {
     "swav": others.swav,
     "dino": others.dino,
     "mae": others.mae,
+    "distill": others.distill,
     "supervised": others.supervised,
 }
 

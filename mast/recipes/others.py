@@ -11,6 +11,7 @@ from mast.core.optim import OptimizerConfig
 from mast.methods.barlow_twins import BarlowTwinsConfig
 from mast.methods.byol import BYOLConfig
 from mast.methods.dino import DINOConfig
+from mast.methods.distill import DistillConfig
 from mast.methods.lejepa import LeJEPAConfig
 from mast.methods.mae import MAEConfig
 from mast.methods.moco import MoCoConfig
@@ -222,6 +223,22 @@ def mae() -> PretrainConfig:
         optimizer=OptimizerConfig("adamw", lr=1.5e-4, weight_decay=0.05, warmup=40, final=0.0),
         epochs=800,
         batch_size=4096,
+    )
+
+
+def distill() -> PretrainConfig:
+    """A ResNet-50 that learns the features of a teacher, 100 epochs, one cropped and mirrored view.
+
+    AdamW at 5e-4 for 256 images, weight decay 0.04.
+    """
+    return replace(
+        vicreg5(),
+        recipe="distill",
+        views="mae",
+        objective=DistillConfig(),
+        optimizer=OptimizerConfig("adamw", lr=5e-4, weight_decay=0.04, warmup=10, final=0.0),
+        epochs=100,
+        batch_size=256,
     )
 
 

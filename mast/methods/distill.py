@@ -1,0 +1,83 @@
+"""Distillation: a student learns a frozen teacher's features, in the space that you choose.
+
+Shapes: B images, C dimensions of the representation, D of the teacher's space.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.encoders.load import ADAPTED, load
+from mast.invariance.adapted import Adapted, open_adapted
+from mast.methods.base import Method, MethodConfig, output_of
+from mast.methods.parts import HostInputs, Images
+from mast.models import DEFAULT
+
+
+@dataclass
+class DistillConfig(MethodConfig):
+    """The teacher and its space.
+
+    Attributes:
+        teacher: A folder of `mast adapt`, for the features of all stages, or any other encoder that
+            `mast neighbours` takes, for its representation.
+        ignore: Properties or operators that the teacher ignores ("all" for all); needs a folder of
+            `mast adapt`.
+    """
+
+    teacher: str = DEFAULT
+    ignore: tuple[str, ...] = ()
+
+
+class Distill(Method):
+    """A linear layer over the student's representation predicts the direction of the features.
+
+    Teacher and student see the same view, resized to the teacher's size. The teacher is no part of
+    the method's state: a run that resumes loads it again.
+    """
+
+    config: DistillConfig
+
+    def build(self) -> None:
+        teacher = self.config.teacher
+        module: nn.Module
+        if (Path(teacher) / ADAPTED).is_file():
+            module = open_adapted(teacher)
+            module.space(self.config.ignore)
+            self.side = module.size
+        elif self.config.ignore:
+            raise UserError(
+                f"objective.ignore: expected objective.teacher to be a folder of `mast adapt`, got "
+                f"{teacher}; run `mast adapt PHOTOS --encoder {teacher} --out FOLDER`"
+            )
+        else:
+            module, self.side = load(teacher)[:2]
+        self._teacher = (module.eval().requires_grad_(False),)  # a tuple: not its parameters
+        with torch.no_grad():
+            dim = self._taught(self.encoder.blank(1)).shape[1]
+        self.projector = nn.Linear(self.encoder.dim, dim)
+
+    def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
+        """One term, "cosine": one minus the mean cosine of all views."""
+        cosines = [
+            F.cosine_similarity(self.embed(images_BCHW), self._taught(images_BCHW)).mean()
+            for images_BCHW in images
+        ]
+        return output_of({"cosine": 1 - torch.stack(cosines).mean()})
+
+    @torch.no_grad()
+    def _taught(self, images_BCHW: Tensor) -> Tensor:
+        """The teacher's features, (B, D)."""
+        module = self._teacher[0].to(images_BCHW.device)
+        if images_BCHW.shape[-1] != self.side:
+            images_BCHW = F.interpolate(
+                images_BCHW, (self.side, self.side), mode="bilinear", antialias=True
+            ).clamp(0, 1)
+        if isinstance(module, Adapted):
+            return module(images_BCHW, ignore=self.config.ignore).float()
+        taught_BD: Tensor = module(images_BCHW).float()
+        return taught_BD
