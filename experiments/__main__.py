@@ -19,6 +19,7 @@ from experiments.fair import FAIR
 from experiments.findings import Findings
 from experiments.flowers import Flowers
 from experiments.forgetting import Forgetting
+from experiments.lightly import Lightly
 from experiments.objectives import register
 from experiments.protocols import Protocols
 from experiments.small import Small
@@ -40,6 +41,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "candidates": CANDIDATES_ON_VALIDATION,  # which objective is worth testing?
     "fair": FAIR,  # methods that predict, with the same properties, trials and eight seeds
     **ELSEWHERE,  # does the lead of `fair` last under other conditions?
+    "lightly": Lightly(),  # rows of lightly's CIFAR-10 benchmark
     "flowers": Flowers(),  # Flowers-17 beside the untrained encoder
     "starts": Starts(),  # what is a start from weights worth?
     "protocols": Protocols(),  # do the probes agree?
