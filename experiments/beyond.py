@@ -29,6 +29,7 @@ from mast.encoders.extract import test_views
 from mast.encoders.frozen import FrozenEncoder, InSpace
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
+from mast.models import DEFAULT
 from paper.experiment import Experiment, Measured, Workplace, last_metrics, link
 from paper.seeds import cell, difference
 from paper.studies.engine import StudyRun
@@ -43,7 +44,7 @@ SETTINGS = EvaluationSettings(protocols={"fewshot": {"shots": (5, 20), "episodes
 BATCH = 64  # images of which BatchNorm's statistics are estimated
 RARE = ("tiles",)  # 32 images of a class: 5 labels of it are drawn, not 20
 RATES, LARGER = (0.03, 0.1, 0.3), (0.1, 0.3, 1.0)
-FROZEN = "frozen"
+FROZEN, DISTILL = "frozen", "distill_small"
 LAST, DEPTHS, ADAPTED = "", "depths/", "adapted/"  # before the key of a score
 READ = {LAST: "last map", DEPTHS: "all depths", ADAPTED: "adapted"}  # depths, ignoring operators
 TRAINED = (LAST, ADAPTED)  # how encoders are read that learned from the photos
@@ -89,6 +90,12 @@ def kept(row: Row) -> Way:
     return Way(title, row.recipe, row.changes, LARGER, statistics="weights")
 
 
+def distilled(ignore: tuple[str, ...]) -> Way:
+    """A student that learns the frozen encoder's depths from random weights."""
+    title = f"distilled{' (ignore all)' * bool(ignore)}, from random weights"
+    return Way(title, DISTILL, {"ignore": ignore}, (1.0, 3.0, 10.0), weights=False)
+
+
 WAYS = {
     FROZEN: Way("frozen"),
     "frozen_224": Way("frozen, at 224 pixels", size=224),
@@ -103,6 +110,8 @@ WAYS = {
         f"{MAST_C.title}, from random weights", MAST_C.recipe, MAST_C.changes, (1.0, 3.0, 10.0),
         weights=False,
     ),
+    "distilled": distilled(()),
+    "distilled_all": distilled(("all",)),
 }  # fmt: skip
 
 
@@ -160,6 +169,9 @@ class Beyond(Experiment):
             weights = {"weights": str(published_weights())}
         if way.statistics == "weights":
             weights["freeze_statistics"] = True
+        changes = way.changes if way.recipe else MAST_C.changes
+        if way.recipe == DISTILL:
+            changes = {"objective": {"teacher": str(_teacher(workplace, name)), **changes}}
         trial = f"{name}-{key}-{rate:g}-{seed}"
         config = workplace.configure(
             trial,
@@ -172,18 +184,21 @@ class Beyond(Experiment):
             epochs=self.sets[name],
             seed=seed,
             score_every=self.sets[name],
-            **(way.changes if way.recipe else MAST_C.changes),
+            **changes,
         )
         result = trial if score == "validation" else f"{name}-{key}-{seed}"
-        changes = {"set": name, "way": key, "rate": rate}
+        about = {"set": name, "way": key, "rate": rate}
         trained = way.recipe is not None
-        return StudyRun(f"{score}/{result}", changes, config, seed, trained, together=name)
+        return StudyRun(f"{score}/{result}", about, config, seed, trained, together=name)
 
     def prepare(self, workplace: Workplace) -> None:
         for name in self.sets:
             canvases = workplace.open(name, self.size)
             train_N, *_ = _parts(canvases)
-            link(canvases, workplace.sets / name, train_N, workplace.derived(name), flat=True)
+            photos, teacher = workplace.derived(name), _teacher(workplace, name)
+            link(canvases, workplace.sets / name, train_N, photos, flat=True)
+            if not teacher.exists():
+                mast.adapt(photos, DEFAULT, size=self.size, out=teacher)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         name, way = run.changes["set"], self.ways[run.changes["way"]]
@@ -290,6 +305,11 @@ def _parts(canvases: CanvasSet) -> list[np.ndarray]:
     order_N = np.random.default_rng(0).permutation(sorted(first.values()))
     ends = np.cumsum([round(share * len(order_N)) for share in SHARES])
     return [np.sort(part_N) for part_N in np.split(order_N, ends)]
+
+
+def _teacher(workplace: Workplace, name: str) -> Path:
+    """The folder of the frozen encoder, adapted on a set."""
+    return workplace.out / "teachers" / name
 
 
 @torch.no_grad()
