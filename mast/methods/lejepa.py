@@ -33,9 +33,9 @@ class LeJEPAConfig(PairConfig):
 
 
 class LeJEPA(PairMethod):
-    """Balestriero and LeCun: LeJEPA (arXiv 2511.08544), of images of any views.
+    """Balestriero and LeCun: LeJEPA (arXiv 2511.08544).
 
-    The distance is that to the mean of an image's large views. As in the official code, views of
+    It takes any number of views. The distance is that to the mean of an image's large views. As in the official code, views of
     one size are encoded together, and all views projected together.
     """
 
