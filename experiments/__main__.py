@@ -19,6 +19,8 @@ from experiments.fair import FAIR
 from experiments.findings import Findings
 from experiments.flowers import Flowers
 from experiments.forgetting import Forgetting
+from experiments.forms import FORMS
+from experiments.forms import register as register_forms
 from experiments.lightly import Lightly
 from experiments.objectives import register
 from experiments.protocols import Protocols
@@ -40,6 +42,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "beyond": Beyond(),  # does pretraining help beyond weights that can be downloaded?
     "candidates": CANDIDATES_ON_VALIDATION,  # which objective is worth testing?
     "fair": FAIR,  # methods that predict, with the same properties, trials and eight seeds
+    "forms": FORMS,  # is the paper's method ahead of VICReg in any form?
     **ELSEWHERE,  # does the lead of `fair` last under other conditions?
     "lightly": Lightly(),  # rows of lightly's CIFAR-10 benchmark
     "flowers": Flowers(),  # Flowers-17 beside the untrained encoder
@@ -71,6 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.name in ("candidates", "fair"):
         register()
+    register_forms()
     try:
         carry_out(EXPERIMENTS[options.name], options)
     except UserError as error:
