@@ -3,16 +3,23 @@
 N images, D dimensions of the representation.
 """
 
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor
 
+from mast.analyses import Grid
 from mast.augment import OPERATORS
 from mast.data import CanvasSet
 from mast.encoders.changes import changed_by
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.online import effective_rank
 
-IMAGES = 1000
+IMAGES, DRAWS = 1000, 2000
 RIDGE = 1e-4  # of the mean variance of a dimension
 
 
@@ -52,3 +59,58 @@ def lidar(features_ND: Tensor, moved_MD: Tensor) -> float:
     share_D = torch.linalg.svdvals(white_ND).square()
     share_D = share_D / share_D.sum()
     return float(torch.special.entr(share_D).sum().exp())
+
+
+class Trial(NamedTuple):
+    """A trained encoder: what it was of, its label-free numbers, and how its probes do."""
+
+    method: str
+    rate: float
+    seed: int
+    numbers: Mapping[str, float]
+    score: float
+
+
+def correlations(trials: Sequence[Trial]) -> Grid:
+    """Rank correlation of each number with the probes' mean, over what a method's trials differ in.
+
+    Numbers and scores are those above the mean of their group. Intervals of 95 % are of a bootstrap
+    over methods.
+    """
+    groups = {
+        "learning rates": lambda each: (each.method, each.seed),
+        "seeds": lambda each: (each.method, each.rate),
+        "rates, seeds and methods": lambda each: "",
+    }
+    rows = []
+    for number in dict.fromkeys(name for each in trials for name in each.numbers):
+        known = [each for each in trials if number in each.numbers]
+        for over, group_of in groups.items():
+            if number == "loss" and "methods" in over:  # its scale is the method's
+                continue
+            parts = list[tuple[str, np.ndarray]]()
+            by = sorted(known, key=lambda each: str(group_of(each)))
+            for _, members in groupby(by, group_of):
+                some = [*members]
+                pairs = np.array([(each.numbers[number], each.score) for each in some])
+                own = some[0].method
+                parts += [(own, pairs - pairs.mean(axis=0))] * (len(some) > 1)
+            methods = sorted({name for name, _ in parts})
+            if len(methods) > 1 or over.startswith("rates"):
+                rows.append((number, over, *_correlated(parts, methods)))
+    return Grid(("number", "differing in", "runs", "methods", "rank correlation"), tuple(rows))
+
+
+def _correlated(
+    parts: Sequence[tuple[str, np.ndarray]], methods: Sequence[str]
+) -> tuple[str, str, str]:
+    """Runs, methods, and the rank correlation with its interval."""
+    of = {name: np.concatenate([each for own, each in parts if own == name]) for name in methods}
+    whole = np.concatenate([*of.values()])
+    draw, drawn = np.random.default_rng(0), []
+    for _ in range(DRAWS):
+        names = draw.choice(methods, len(methods))
+        drawn.append(spearmanr(*np.concatenate([of[name] for name in names]).T).statistic)
+    low, high = np.nanquantile(drawn, (0.025, 0.975))
+    found = f"{spearmanr(*whole.T).statistic:+.2f} [{low:+.2f}, {high:+.2f}]"
+    return str(len(whole)), str(len(methods)), found
