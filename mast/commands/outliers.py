@@ -172,7 +172,7 @@ def outlier_views(
     from mast.page import GalleryRow, Item, View
 
     order_N = (-distance_N).argsort(kind="stable").tolist()
-    far = [Item(canvases, at, f"distance {distance_N[at]:.3g}") for at in order_N]
+    far = [Item(canvases, at, f"distance {distance_N[at]:.3f}") for at in order_N]
     views = [
         View("Outliers", f"{images}, the farthest from all others first.", [GalleryRow("", far)])
     ]

@@ -35,8 +35,8 @@ class LeJEPAConfig(PairConfig):
 class LeJEPA(PairMethod):
     """Balestriero and LeCun: LeJEPA (arXiv 2511.08544).
 
-    It takes any number of views. The distance is that to the mean of an image's large views. As in the official code, views of
-    one size are encoded together, and all views projected together.
+    It takes any number of views; the distance is that to the mean of the large ones. As in the
+    official code, views of one size are encoded together, and all views projected together.
     """
 
     config: LeJEPAConfig

@@ -119,8 +119,8 @@ def write_gallery(
     if searched is not None:
         share = 100 * searched.space.agreement
         lead += (
-            f" Numbers on this page are rounded: {share:.1f} % of the ten nearest photos are the "
-            "same without rounding."
+            f" Features are rounded to keep this file small: {share:.1f} % of the ten nearest "
+            "photos are those of an exact search."
         )
     policy = f"{POLICY}script-src '{hashed(script)}'; worker-src blob:; base-uri 'none'; "
     rendered(

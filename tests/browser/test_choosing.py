@@ -53,7 +53,7 @@ def test_every_switch_ranks_as_python_does(visit: Visit, shown: Shown) -> None:
 
     with visit(file, "#photo=3.png") as page:
         page.wait_for_selector("#view .query")
-        assert page.get_by_text("Nearest first, as the encoder sees them").is_visible()
+        assert page.get_by_text("Most similar first, as the encoder sees them").is_visible()
         check(subspaces.ignoring([]))
         for name, operators in PROPERTIES.items():
             group = page.get_by_role("group", name=name)
@@ -88,7 +88,8 @@ def test_the_address_keeps_what_is_on_the_screen(visit: Visit, shown: Shown) -> 
         assert {page.evaluate("at => DATA.labels[at]", at) for at in near(page)} == {"red"}
     with visit(shown[0], "#ignore=focus,color,focus,nothing&match=focus") as page:
         page.wait_for_selector("#view .tile")
-        assert page.evaluate("[state.ignored, state.matched]") == [["color"], ["focus"]]
+        assert page.evaluate("[state.ignored, state.matched]") == [[], ["focus"]]
+        assert page.get_by_role("group", name="color").get_by_label("ignored").is_checked()
     with visit(shown[0], address[address.index("#") :]) as page:
         page.wait_for_selector("#view .query")
         assert near(page) == order
@@ -172,8 +173,13 @@ def test_photos_move_on_the_map(visit: Visit, shown: Shown) -> None:
         settled(page, lambda: page.get_by_role("searchbox").fill("12.png"))
         assert page.locator(".map li:visible").count() == 2  # 12.png and 112.png
         page.evaluate("document.activeElement.blur()")
-        for key in ("ArrowDown", "ArrowRight"):
-            page.keyboard.press(key)
+        page.keyboard.press("ArrowDown")
+        x, y = page.evaluate(
+            "(([x, y], [a, b]) => [a - x, b - y])(...[...document.querySelectorAll('.map li')]"
+            ".filter((item) => !item.hidden).map(({ offsetLeft: x, offsetTop: y }) => [x, y]))"
+        )
+        across = "ArrowRight" if x > 0 else "ArrowLeft"
+        page.keyboard.press(across if abs(x) > abs(y) else "ArrowDown" if y > 0 else "ArrowUp")
         assert page.evaluate("document.activeElement.dataset.at") == "112"
 
 
@@ -184,7 +190,7 @@ def test_what_is_kept_and_what_is_no_copy_is_saved(visit: Visit, shown: Shown) -
         page.get_by_role("checkbox", name="not a copy").check()
         assert keep.nth(1).is_checked()
         with page.expect_download() as saved:
-            page.get_by_role("button", name="Save the photos that are not kept").click()
+            page.get_by_role("button", name="Save the list of unticked photos").click()
         assert saved.value.path().read_text() == "7.png\n"
         with page.expect_download() as saved:
             page.get_by_role("button", name="Save the pairs that are not copies").click()
@@ -192,7 +198,7 @@ def test_what_is_kept_and_what_is_no_copy_is_saved(visit: Visit, shown: Shown) -
             assert list(csv.reader(table)) == [["path", "other"], ["2.png", "5.png"]]
         page.locator("#view .tile").nth(1).click()
         assert page.get_by_role("dialog").locator("figcaption").all_inner_texts() == [
-            "2.png", "5.png", "difference, not aligned",
+            "2.png", "5.png", "difference (photos not aligned)",
         ]  # fmt: skip
         page.keyboard.press("Escape")
         assert page.get_by_role("dialog").count() == 0

@@ -68,7 +68,7 @@ function controls() {
 document.getElementById("view").addEventListener("click", ({ target }) => {
   const { at, beside } = target.closest(".tile")?.dataset ?? {};
   if (at === undefined) return;
-  if (SPACE && (beside ?? at) === at) change({ view: VIEWS[0].title, query: Number(at) });
+  if (SPACE && beside === undefined) change({ view: VIEWS[0].title, query: Number(at) });
   else compare(Number(beside ?? at), Number(at));
 });
 
@@ -86,10 +86,25 @@ function moveFocus(key, event) {
   const all = [...document.querySelectorAll("#view .tile")].filter((each) => each.offsetParent);
   const here = all.indexOf(document.activeElement), place = (node) => node.getBoundingClientRect();
   if (here < 0) {
-    if (key === "ArrowDown") all.find((each) => place(each).top >= 0)?.focus({ preventScroll: true });
+    const top = Math.max(0, place(document.getElementById("choosing")).bottom);
+    const first = key === "ArrowDown" && all.find((each) => place(each).top >= top);
+    if (!first) return;
+    event.preventDefault();
+    first.focus({ preventScroll: true });
     return;
   }
   const across = { ArrowLeft: -1, ArrowRight: 1 }[key], down = key === "ArrowDown" ? 1 : -1;
+  if (all[here].closest(".map")) {
+    const sign = across ?? down;
+    const away = (each) => {
+      const [x, y] = [place(each).left - place(all[here]).left, place(each).top - place(all[here]).top];
+      const [along, aside] = across ? [sign * x, y] : [sign * y, x];
+      return along > 0 && Math.abs(aside) <= along ? Math.hypot(x, y) : Infinity;
+    };
+    const near = all.reduce((best, each) => (away(each) < away(best) ? each : best), all[here]);
+    event.preventDefault();
+    return near.focus();
+  }
   let to = here + (across ?? down);
   const { top, left, right } = place(all[here]), middle = (left + right) / 2;
   const isThere = (other) => (other.top - top) * down > 4 && other.left <= middle && middle <= other.right + 12;
@@ -99,7 +114,7 @@ function moveFocus(key, event) {
   all[to].focus();
 }
 
-addEventListener("popstate", () => (readAddress(), draw()));
+addEventListener("popstate", () => (document.getElementById("compare").close(), readAddress(), draw()));
 readAddress();
 controls();
 if (SPACE) startWorker();

@@ -11,7 +11,7 @@ function readAddress() {
   const names = (key) => PROPERTIES.filter((name) => given.get(key)?.split(",").includes(name));
   const query = DATA.names.indexOf(given.get("photo") ?? "");
   const view = (VIEWS.find(({ title }) => title === given.get("view")) ?? VIEWS[0]).title;
-  const matched = names("match"), ignored = names("ignore").filter((name) => !matched.includes(name));
+  const matched = names("match"), ignored = matched.length ? [] : names("ignore");
   Object.assign(state, { view, query: query < 0 ? null : query, filter: given.get("filter") ?? "", ignored, matched });
 }
 
@@ -25,14 +25,19 @@ function change(changes) {
   if (state.filter) given.set("filter", state.filter);
   const isTyped = Object.keys(changes).join() === "filter";
   if (`#${given}` !== location.hash) history[isTyped ? "replaceState" : "pushState"](null, "", `#${given}`);
-  draw();
+  const drawn = draw();
+  if (changes.query != null) drawn.then(() => document.getElementById("status").scrollIntoView({ block: "nearest" }));
 }
 
-const stateOf = (name) => STATES[state.ignored.includes(name) ? 1 : state.matched.includes(name) ? 2 : 0];
+// Of a property: what was chosen. If another is matched, it is ignored.
+const stateOf = (name) => STATES[state.ignored.includes(name) ? 1 : state.matched.includes(name) ? 2 : state.matched.length ? 1 : 0];
 
 function choose(name, how) {
-  const of = (each) => (each === name ? how : stateOf(each));
-  change({ ignored: PROPERTIES.filter((each) => of(each) === STATES[1]), matched: PROPERTIES.filter((each) => of(each) === STATES[2]) });
+  const others = (names) => names.filter((each) => each !== name), matched = others(state.matched);
+  if (how === STATES[2]) matched.push(name);
+  const ignored = [...others(state.ignored), ...(how === STATES[1] ? [name] : [])];
+  const inOrder = (names) => PROPERTIES.filter((each) => names.includes(each));
+  change({ ignored: matched.length ? [] : inOrder(ignored), matched: inOrder(matched) });
 }
 
 // Whether a photo's name or label has the text that is searched for.

@@ -37,6 +37,6 @@ function compare(first, second) {
   const figure = (text, ...pictures) => make("figure", {}, make("div", {}, ...pictures), make("figcaption", { textContent: text }));
   const one = (at) => figure(DATA.names[at], picture(at));
   const dialog = document.getElementById("compare");
-  dialog.querySelector("div").replaceChildren(one(first), ...(first === second ? [] : [one(second), figure("difference, not aligned", picture(first), picture(second))]));
+  dialog.querySelector("div").replaceChildren(one(first), ...(first === second ? [] : [one(second), figure("difference (photos not aligned)", picture(first), picture(second))]));
   dialog.showModal();
 }

@@ -13,16 +13,16 @@ async function photosView() {
   if (state.query === null) {
     const all = ALL.filter(isFound), some = all.slice(0, shown), rest = all.length - some.length;
     const more = button(`Show ${Math.min(SHOWN, rest)} more`, () => ((shown += SHOWN), draw()));
-    const text = all.length ? `${counted(all.length, "photo")}. Click one to see the nearest.` : NONE;
+    const text = all.length ? `${counted(all.length, "photo")}. Choose one to see the most similar.` : NONE;
     return [text, tiles(some.map((at) => tile(at))), ...(rest ? [more] : [])];
   }
   const near = (await ask("nearest", state.query, bits(state.ignored), bits(state.matched))).filter(([at]) => isFound(at));
   const chosen = tile(state.query, "chosen");
   chosen.classList.add("query");
   return [
-    `Nearest first, ${inWords()}. Numbers are cosines.`,
+    near.length ? `Most similar first, ${inWords()}; 1.00 is the same.` : NONE,
     button("All photos", () => change({ query: null })),
-    tiles([chosen, ...near.slice(0, NEAREST).map(([at, cosine]) => tile(at, cosine.toFixed(2)))]),
+    tiles([chosen, ...near.slice(0, NEAREST).map(([at, cosine]) => tile(at, cosine.toFixed(2).replace("-0.00", "0.00")))]),
   ];
 }
 
@@ -37,7 +37,8 @@ async function mapView() {
     item.style.top = `${(94 * places[2 * place + 1]) / 255}%`;
   });
   const of = SPACE.every > 1 ? ` of ${ALL.length.toLocaleString("en")}` : "";
-  return [`${counted(onMap.filter(isFound).length, "photo")}${of}. Those that lie close look alike, ${inWords()}.`, list];
+  const count = onMap.filter(isFound).length;
+  return [!count ? NONE : `${counted(count, "photo")}${of}. Those that lie close look alike, ${inWords()}.`, list];
 }
 
 const VIEWS = [
