@@ -27,16 +27,7 @@ _HALVES = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")  # encoding that preserves
 def named(path: str | Path) -> Path:
     """Expand `~` in a path; `~unknown_user` is left unchanged."""
     text = os.fspath(path)  # Path.expanduser raises for unknown users
-    return own_form(Path(text if "\0" in text else os.path.expanduser(text)))
-
-
-def own_form(path: Path) -> Path:
-    """The path, with each name in the Unicode form on the disk, such as that of a Mac."""
-    if str(path).isascii() or os.path.exists(path):
-        return path
-    forms = [unicodedata.normalize(form, path.name) for form in ("NFC", "NFD")]
-    others = [own_form(path.parent) / name for name in (path.name, *forms)]
-    return next(filter(os.path.exists, others), path)
+    return Path(text if "\0" in text else os.path.expanduser(text))
 
 
 def default_cache() -> Path:

@@ -9,7 +9,6 @@ Legend: N images, B batch, L classes of a task, T numbers of all canvases.
 import functools
 import hashlib
 import logging
-import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from mast.core.canvases import Canvases
 from mast.core.display import doing
 from mast.core.errors import UserError
-from mast.core.fields import check_within
+from mast.core.fields import check_numbers, check_within
 from mast.core.files import default_cache, named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
@@ -119,11 +118,7 @@ class DataConfig:
                 f"data.range: expected auto, dtype, percentile or two increasing numbers, such as "
                 f"0 4095, got {' '.join(map(str, self.range))}"
             )
-        if not all(map(math.isfinite, [*numbers, self.no_data or 0])):
-            raise UserError(
-                f"data.range and data.no_data: expected finite numbers, got {numbers} and "
-                f"{self.no_data}; non-finite values always mean no data"
-            )
+        check_numbers({"data.range": tuple(self.range), "data.no_data": self.no_data})
         try:
             self.cut  # noqa: B018  # is checked
         except UserError as error:
