@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from filelock import Timeout
 
-from mast.core.checkpoint import write_json, write_text
+from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
 from mast.core.files import locked, out_folder, read_json, refuse_others
 
@@ -137,10 +137,6 @@ class RunFolder:
         if self.metrics.is_file():
             kept = (record for record in self.read_metrics() if record["step"] <= step)
             write_text(self.metrics, "".join(json.dumps(record) + "\n" for record in kept))
-
-    def write_provenance(self, **facts: Any) -> None:
-        """Write the provenance: package versions, machine, git revision and `facts`."""
-        write_json(self.provenance, {**provenance(), **facts})
 
 
 def read_optional(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
