@@ -107,7 +107,8 @@ def fit(
     from mast.evaluation.tested_classifier import validation
     from mast.invariance.choice import InvarianceChoice, load_search_encoder
     from mast.invariance.subspaces import Space
-    from mast.models import Classifier, read_about, save_classifier
+    from mast.models import Classifier
+    from mast.models.classifier import read_about, save_classifier
     from mast.models.encoders import copied
 
     if groups is not None:

@@ -24,7 +24,8 @@ from mast.core.run import RunFolder, provenance
 from mast.data.loader import Batch, Loader, open_loader
 from mast.evaluation.online import online_scores
 from mast.methods import METHODS, Method, save_embedding
-from mast.models import save_encoder, synchronise_batchnorm
+from mast.models import save_encoder
+from mast.models.sync_batchnorm import synchronise_batchnorm
 from mast.runs.start import start
 
 if TYPE_CHECKING:
