@@ -95,7 +95,7 @@ def fit(
     from mast.core.compute import Compute
     from mast.core.launch import find_device
     from mast.core.reading import Reading
-    from mast.data import split_cut
+    from mast.data.pieces import split_cut
     from mast.encoders.frozen import InSpace
     from mast.encoders.load import EncoderOptions, load
     from mast.evaluation.calibration import BINS, calibrate

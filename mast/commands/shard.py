@@ -101,8 +101,9 @@ def shard(
     import numpy as np
 
     from mast.core.launch import cores
-    from mast.data import Tiles, open_source
+    from mast.data import open_source
     from mast.data.formats import Bands
+    from mast.data.pieces import Tiles
     from mast.data.shards import INDEX, KIND
     from mast.data.shards.table import join, write_table
     from mast.data.source import sampled, warn_of_stacks

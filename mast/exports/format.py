@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from jinja2 import Environment
 
-from mast.data import crop_fraction
+from mast.data.decode import crop_fraction
 from mast.exports.original import Original
 
 EXAMPLE = Path(__file__).with_name("example.py.jinja")

@@ -11,7 +11,7 @@ from torch import nn
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
-from mast.data import crop_fraction
+from mast.data.decode import crop_fraction
 from mast.exports.format import ANY, Format
 from mast.exports.original import Original
 from mast.models import Classifier, Encoder

@@ -12,7 +12,7 @@ import pytest
 from sharded import loader_of, write_shards
 
 from mast.core.errors import UserError
-from mast.data import describe
+from mast.data.registry import describe
 from mast.data.shards import Shards
 from mast.data.shards import store as module
 
