@@ -20,8 +20,8 @@ from mast.core.launch import cores
 from mast.core.threads import prefetched
 from mast.data.canvas import CanvasSet, DataConfig, cache_of, canvas_size, open_canvas
 from mast.data.pieces import split_cut
-from mast.data.shards import Shards
 from mast.data.shards.sampler import ShardSampler
+from mast.data.shards.source import Shards
 from mast.data.shards.stream import ShardStream
 from mast.data.source import SHARDS
 

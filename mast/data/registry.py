@@ -22,7 +22,7 @@ from mast.data.libraries import (
 )
 from mast.data.listed import as_spec, describe_listed, open_listed
 from mast.data.pieces import TilingConfig, in_pieces, split_cut
-from mast.data.shards import describe_shards, open_shards
+from mast.data.shards.source import describe_shards, open_shards
 from mast.data.source import UNLABELLED, Scheme, SetDescription, Source, unique_names
 
 _log = logging.getLogger("mast")

@@ -26,7 +26,8 @@ from torch import nn
 
 import mast
 from mast.core.errors import UserError
-from mast.exports import FORMATS, Original, libraries
+from mast.exports import FORMATS, libraries
+from mast.exports.original import Original
 from mast.models import Classifier, Encoder, EncoderConfig, load_encoder, save_encoder
 from mast.models.classifier import save_classifier
 
