@@ -128,10 +128,6 @@ class RunFolder:
             },
         )  # fmt: skip
 
-    def read_missing(self) -> dict[str, str]:
-        """Why analyses could not be made, by name; empty if unknown."""
-        return read_optional(self.analysis / "missing.json", {})
-
     def rewind_metrics(self, step: int) -> None:
         """Drop lines logged after `step` by a killed process."""
         if self.metrics.is_file():

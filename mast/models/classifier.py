@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
+from mast.core.arguments import argument
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import quoted
@@ -79,8 +80,6 @@ class Classifier(nn.Module):
         super().__init__()
         if len(classes) != head.out_features or len(classes) < 2:
             raise UserError(f"classes: expected {max(2, head.out_features)}, got {len(classes)}")
-        if not all(isinstance(name, str) for name in classes):
-            raise UserError("classes: expected names, got other values")
         if len(set(classes)) < len(classes):  # tables and counts go by them
             twice = Counter(classes).most_common(1)[0][0]
             raise UserError(f"classes: expected different names, got {twice!r} twice")
@@ -226,11 +225,8 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         head.load_state_dict(of_head)
         if getattr(module, "dim", dim) != dim and isinstance(module, Encoder | Depths):
             raise UserError("its head does not fit its encoder")
-        if not isinstance(own["classes"], list):
-            raise UserError("its classes are no list of names")
-        classifier = Classifier(
-            module, head, own["classes"], size, own["temperature"], dict(own["about"])
-        )
+        classes = argument(own["classes"], Sequence[str], "classes")
+        classifier = Classifier(module, head, classes, size, own["temperature"], dict(own["about"]))
         if "reading" in described:
             classifier.reading = read_reading(described["reading"])
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
