@@ -143,7 +143,7 @@ def insights_of(subject: Subject, analyses: Mapping[str, Question], folder: Path
     shown = track(analyses, "", len(analyses), "analyses", even=False)
     insights = [_insight(name, *analyses[name], subject, folder) for name in shown]
     file = folder / "missing.json"
-    reasons = read_optional(file, {})
+    reasons = read_optional(file)
     for insight in insights:
         reasons.pop(insight.name, None)
         if insight.file is None:

@@ -5,7 +5,7 @@ import logging
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -120,13 +120,7 @@ class RunFolder:
 
     def read_provenance(self) -> dict[str, Any]:
         """Provenance of the run; empty if unknown, with a warning if damaged."""
-        return read_optional(
-            self.provenance,
-            {
-                "data": dict, "data.images": int, "versions": dict, "versions.torch": str,
-                "processes": int, "representation": int,
-            },
-        )  # fmt: skip
+        return read_optional(self.provenance)
 
     def rewind_metrics(self, step: int) -> None:
         """Drop lines logged after `step` by a killed process."""
@@ -135,23 +129,13 @@ class RunFolder:
             write_text(self.metrics, "".join(json.dumps(record) + "\n" for record in kept))
 
 
-def read_optional(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """Fields of an optional JSON file; none if it is missing or damaged.
-
-    `kinds` are the types of some fields, by dotted name.
-    """
-    if not path.exists():
-        return {}
+def read_optional(path: Path) -> dict[str, Any]:
+    """Fields of an optional JSON file; none if it is missing or damaged."""
     try:
-        values = read_json(path)
-        known = values | flatten(values)
-        for name in kinds.keys() & known.keys():
-            if not isinstance(known[name], kinds[name]):
-                raise UserError(f"{path} is damaged: {name} has the wrong type")
-    except (UserError, TypeError, AttributeError) as error:
+        return dict(read_json(path)) if path.exists() else {}
+    except (ValueError, TypeError) as error:
         _log.warning("ignoring %s: %s", path, error)
         return {}
-    return dict(values)
 
 
 def _logged(line: str) -> dict[str, Any] | None:

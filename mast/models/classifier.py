@@ -195,14 +195,10 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         raise UserError(f"{file} was not written by `mast fit`: its header names no classifier")
     own = described[NAME]
     if encoder is None and "encoder" not in described:
-        of_features = "features" in (read_about(file) or {}).get("encoder", ())
         raise UserError(
-            f"{file} was learned from stored features and does not name their model: give `mast "
-            "predict` the --features of new images, or load it in Python with "
-            "mast.load_classifier(path, encoder=...)"
-            if of_features
-            else f"the encoder of {file} is a user's own module, and the file does not hold its "
-            "code: load it in Python with mast.load_classifier(path, encoder=...)"
+            f"{file} holds no encoder, as it was learned from a module or from stored features: "
+            "load it in Python with mast.load_classifier(path, encoder=...), or give `mast "
+            "predict` the --features of new images"
         )
     try:
         layers, size = own.get("layers"), own["size"]

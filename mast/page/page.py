@@ -94,7 +94,7 @@ def _measured(folder: RunFolder, beside: Sequence[Path]) -> tuple[list[Block], l
 
 def _analyses(folder: RunFolder, analyses: Mapping[str, Entry[Analysis]]) -> dict[str, Section]:
     """A section for each analysis, or why it is missing."""
-    sections, reasons = {}, read_optional(folder.analysis / "missing.json", {})
+    sections, reasons = {}, read_optional(folder.analysis / "missing.json")
     for name, entry in analyses.items():
         file = folder.analysis / f"{name}.npz"
         try:
