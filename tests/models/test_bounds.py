@@ -1,9 +1,11 @@
 """What headers, configurations and options may ask for: an architecture alone, of bounded size."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 from tiny import ENCODER, SIZE, VIT, configure
 
 import mast
@@ -81,10 +83,6 @@ def test_a_configuration_is_bounded_likewise(
 
 def test_no_option_is_an_argument_of_the_factory() -> None:
     """What `timm.create_model` takes itself, but the name."""
-    import inspect
-
-    import timm
-
     taken = inspect.signature(timm.create_model).parameters.keys() - {"model_name", "kwargs"}
     assert taken <= NO_ARCHITECTURE
 
