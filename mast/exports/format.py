@@ -65,19 +65,11 @@ class Format(ABC):
         Images are RGB images of Pillow or, if the original takes others, arrays of file values,
         (H, W, channels). Its pixels equal those of `mast`.
         """
-        original = self.original
-        mean, std = map(list, original.encoder.config.normalization)
         environment = Environment(trim_blocks=True, lstrip_blocks=True)
         return environment.from_string(EXAMPLE.read_text(encoding="utf-8")).render(
             form=self,
-            original=original,
-            size=original.size,
-            resized=resized(original.size),
-            reading=original.reading,
-            low=list(original.reading.low),
-            high=list(original.reading.high),
-            mean=mean,
-            std=std,
+            original=self.original,
+            resized=resized(self.original.size),
             classes=repr(str(Path(folder) / CLASSES)),
         )
 
