@@ -28,7 +28,7 @@ from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.encoders.load import EncoderOptions
 from mast.invariance.choice import DEPTHS, InvarianceChoice
-from mast.models import DEFAULT
+from mast.models.pretrained import DEFAULT
 from mast.search.nearest import nearest
 
 NEAREST, ROUNDS = 10, 3

@@ -48,7 +48,8 @@ from mast.encoders.load import load
 from mast.invariance.measure import STRONGER
 from mast.invariance.subspaces import Subspaces
 from mast.methods.representations import Embedding
-from mast.models import Depths, Encoder, EncoderConfig
+from mast.models import Encoder, EncoderConfig
+from mast.models.depths import Depths
 from mast.models.encoders import IMAGENET
 from mast.recipes import RECIPES
 from paper.experiment import NARROW

@@ -32,7 +32,7 @@ from mast.evaluation.label_errors import (
     out_of_fold,
     self_confidence,
 )
-from mast.models import DEFAULT
+from mast.models.pretrained import DEFAULT
 
 LABELS = ("aggre_label", "random_label1", "worse_label")
 FILTERS = ("both", "confident_learning", "prune_by_noise_rate", "prune_by_class")

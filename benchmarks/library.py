@@ -51,7 +51,7 @@ from mast.data.source import Source
 from mast.data.store import ImageStore, key_of
 from mast.encoders.frozen import FrozenEncoder
 from mast.encoders.load import frozen, load
-from mast.models import DEFAULT, DEFAULT_IN_TIMM
+from mast.models.pretrained import DEFAULT, DEFAULT_IN_TIMM
 
 DIMENSIONS = 512
 SIZE, BATCH, ROUNDS = 224, 64, 3

@@ -21,12 +21,8 @@ from torch.nn import functional
 
 from mast.augment import PRESETS
 from mast.methods import Mast, MastC, MastCConfig, MastConfig, VICReg, VICRegConfig
-from mast.models import (
-    Encoder,
-    EncoderConfig,
-    Gaussian,
-    MLPConfig,
-)
+from mast.models import Encoder, EncoderConfig, MLPConfig
+from mast.models.heads import Gaussian
 
 Loss = Callable[[], Tensor]
 OBJECTIVES = {

@@ -45,7 +45,7 @@ PARTS = {
 }
 INDEX = """
 from pathlib import Path
-from mast.data.shards import Shards
+from mast.data.shards.source import Shards
 from mast.data.shards.sampler import ShardSampler
 shards = Shards(f"shards:{P}/shards", Path(C))
 next(ShardSampler(shards.table.count_S, 4096, 8192, 0, 0).blocks())

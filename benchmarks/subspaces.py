@@ -35,7 +35,8 @@ from measure import RESULTS, report_setting
 from PIL import Image
 from torch import Tensor
 
-from mast.data import canvas_size, read_image, to_canvas
+from mast.data.canvas import canvas_size
+from mast.data.decode import read_image, to_canvas
 from mast.data.hashes import perceptual_hashes
 from mast.encoders.load import load
 from mast.invariance.adapted import Adapted

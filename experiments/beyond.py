@@ -29,7 +29,7 @@ from mast.encoders.extract import test_views
 from mast.encoders.frozen import FrozenEncoder, InSpace
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
-from mast.models import DEFAULT
+from mast.models.pretrained import DEFAULT
 from paper.experiment import Experiment, Measured, Workplace, last_metrics, link
 from paper.seeds import cell, difference
 from paper.studies.engine import StudyRun

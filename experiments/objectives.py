@@ -22,7 +22,8 @@ from mast.methods.base import output_of, spread
 from mast.methods.parts import OperatorPrediction, changing
 from mast.methods.simclr import SimCLR, SimCLRConfig
 from mast.methods.vicreg import VICReg, VICRegConfig
-from mast.models import MLP, Encoder, ExemptBlocks, MLPConfig
+from mast.models import MLP, Encoder, MLPConfig
+from mast.models.masks import ExemptBlocks
 from mast.recipes import RECIPES, recipe
 
 HIDDEN = 64  # of the network that reads what the operators did

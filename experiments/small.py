@@ -28,7 +28,7 @@ from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData
 from mast.evaluation.protocols.run import EvaluationSettings
 from mast.methods import METHODS
-from mast.models import Depths
+from mast.models.depths import Depths
 from paper.experiment import (
     CIFAR,
     IMAGES,

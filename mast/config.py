@@ -115,10 +115,7 @@ class PretrainConfig:
         if self.views not in PRESETS:
             raise unknown("preset of views", self.views, PRESETS)
         _ = self.preset, self.method
-        numbers = fields.leaves(self)
-        for own in ("data.range", "data.no_data"):  # each operator has its own limits
-            del numbers[own]
-        fields.check_numbers(numbers, ENDLESS)
+        fields.check_numbers(fields.leaves(self), ENDLESS)
         for part in (self.objective, self.encoder, self.optimizer):
             part.check()
         if self.encoder.channels != self.data.channels:

@@ -20,8 +20,8 @@ from mast.core.canvases import Canvases
 from mast.core.collectives import processes, rank
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
-from mast.data import canvas_size, read_image, to_canvas
-from mast.data.canvas import LARGEST
+from mast.data.canvas import LARGEST, canvas_size
+from mast.data.decode import read_image, to_canvas
 
 # A file, or an image: (H, W, 3) or (3, H, W) where it is an array or a tensor.
 AnyImage: TypeAlias = str | Path | Image.Image | np.ndarray | Tensor

@@ -14,7 +14,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torchvision.transforms.functional import to_tensor
 
-from mast.exports import FORMATS, Exported
+from mast.exports import FORMATS
+from mast.exports.folder import Exported
 from mast.models import EncoderConfig
 from mast.models.encoders import Normalization
 

@@ -15,7 +15,8 @@ from mast.augment import OPERATORS, PRESETS, Pipeline
 from mast.augment.compiled import operators, resample
 from mast.core.canvases import Canvases
 from mast.methods import Mast, MastC, MastCConfig, MastConfig
-from mast.models import Encoder, EncoderConfig, Gaussian
+from mast.models import Encoder, EncoderConfig
+from mast.models.heads import Gaussian
 
 SIZE, COUNT = 24, 64
 

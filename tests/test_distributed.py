@@ -29,7 +29,7 @@ from mast.cli import main
 from mast.commands.shard import shard
 from mast.core.run import RunFolder
 from mast.methods import Method
-from mast.models import synchronise_batchnorm
+from mast.models.sync_batchnorm import synchronise_batchnorm
 from paper import register
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("baselines")]

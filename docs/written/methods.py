@@ -32,7 +32,7 @@ def splits() -> str:
     """The usual splits of torchvision's sets, and their metrics."""
     rows = tuple(
         (name, usual.train, usual.val or "", usual.test, usual.metric)
-        for name, usual in CATALOGUE.items()
+        for name, usual in sorted(CATALOGUE.items(), key=lambda row: row[0].lower())
     )
     grid = Grid(("set", "train", "val", "test", "metric"), rows)
     return f"{link_table('splits', grid, 'Splits of torchvision sets')}."

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.data import file_of, groups_of
+from mast.data.groups import groups_of
+from mast.data.pieces import file_of
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure

@@ -13,7 +13,7 @@ import torch
 
 from mast.analyses import figure
 from mast.analyses.analysis import NO_MASKS, Analysis, Arrays, Subject
-from mast.models import exempt_blocks
+from mast.models.selection import exempt_blocks
 
 ALIKE = 0.9  # cosine above which two masks are called redundant
 FEW = 0.25  # of the dimensions, that a block has at most

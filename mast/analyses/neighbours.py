@@ -25,7 +25,7 @@ from mast.analyses.analysis import (
     mean_and_margin,
 )
 from mast.evaluation.agreement import chance, retrieve
-from mast.models import exempt_blocks
+from mast.models.selection import exempt_blocks
 from mast.search.nearest import directions
 
 QUERIES, SHOWN, COUNTED = 4, 6, 10  # of the queries, the figure has the first

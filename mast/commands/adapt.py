@@ -104,7 +104,8 @@ def adapt(
     from mast.encoders.load import ADAPTED, frozen, load
     from mast.invariance import measure
     from mast.invariance.adapted import save_adapted
-    from mast.models import Depths, Encoder, save_encoder
+    from mast.models import Encoder, save_encoder
+    from mast.models.depths import Depths
 
     if images < measure.FEWEST:
         raise UserError(f"images: expected {measure.FEWEST} or more, got {images}")

@@ -118,7 +118,8 @@ def draw(run: str | Path, analysis: str) -> Figure:
 
 def parts_of(data: str) -> dict[str, str]:
     """Train, val and test of a set that has both train and test; empty for images alone."""
-    from mast.data import describe, split_cut
+    from mast.data.pieces import split_cut
+    from mast.data.registry import describe
 
     if ("@" in data or "+" in data) and not named(split_cut(data)[0]).is_dir():
         return {}
@@ -142,7 +143,7 @@ def insights_of(subject: Subject, analyses: Mapping[str, Question], folder: Path
     shown = track(analyses, "", len(analyses), "analyses", even=False)
     insights = [_insight(name, *analyses[name], subject, folder) for name in shown]
     file = folder / "missing.json"
-    reasons = read_optional(file, {})
+    reasons = read_optional(file)
     for insight in insights:
         reasons.pop(insight.name, None)
         if insight.file is None:

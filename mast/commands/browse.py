@@ -44,7 +44,7 @@ def browse(
     page = out_file(out, {".html": is_page}, "out")
     import numpy as np
 
-    from mast.data import split_cut
+    from mast.data.pieces import split_cut
     from mast.encoders.load import EncoderOptions
     from mast.evaluation.label_errors import checked_labels
     from mast.invariance.choice import DEPTHS, InvarianceChoice

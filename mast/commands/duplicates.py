@@ -117,7 +117,7 @@ def duplicates(
         raise UserError(f"space: expected --level similar, got {level}")
     file = listing_file(out, "group", "path", "level", "changes")
     listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
-    from mast.data import split_cut
+    from mast.data.pieces import split_cut
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import InvarianceChoice
     from mast.page import Thumbnails
@@ -227,7 +227,7 @@ def _columns(groups: Sequence[Group], canvases: CanvasSet) -> dict[str, Any]:
 
 def _conflict(group: Group, canvases: CanvasSet) -> str:
     """The labels or the splits of a group, if it has several; otherwise ""."""
-    from mast.data import UNLABELLED, part_of
+    from mast.data.source import UNLABELLED, part_of
 
     for task, label_N in canvases.targets.items():
         labels = {*label_N[[copy.position for copy in group]].tolist()} - {UNLABELLED}
@@ -257,7 +257,7 @@ def _path(copy: Copy, canvases: CanvasSet) -> str:
 
 def _restored(file: Path, data: str | Path) -> Listing:
     """Move files back, and list them."""
-    from mast.data import split_cut
+    from mast.data.pieces import split_cut
 
     root = named(split_cut(str(data))[0])
     if not root.is_dir():

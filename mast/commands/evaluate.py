@@ -168,7 +168,8 @@ def _classifier(encoder: EncoderLike) -> Classifier | None:
     """The classifier, if `encoder` is or names one."""
     from torch import nn
 
-    from mast.models import Classifier, load_classifier, read_about
+    from mast.models import Classifier, load_classifier
+    from mast.models.classifier import read_about
 
     if isinstance(encoder, nn.Module):
         return encoder if isinstance(encoder, Classifier) else None

@@ -13,7 +13,8 @@ from mast.core.files import named, short_name
 from mast.core.run import RunFolder
 
 if TYPE_CHECKING:
-    from mast.exports import Exported, Original
+    from mast.exports.folder import Exported
+    from mast.exports.original import Original
     from mast.invariance.choice import InvarianceChoice
 
 
@@ -48,15 +49,12 @@ def export(
         original's. Its README.md explains how to load it and prepare images and, for a run, how
         it was trained and evaluated; for a classifier, its training set and accuracy.
     """
-    from mast.exports import (
-        ANY,
-        FORMATS,
-        ExportedGraph,
-        card,
-        export_folder,
-        files_to_replace,
-        load_original,
-    )
+    from mast.exports import FORMATS
+    from mast.exports.card import card
+    from mast.exports.folder import export_folder, files_to_replace
+    from mast.exports.format import ANY
+    from mast.exports.graphs import ExportedGraph
+    from mast.exports.original import load_original
     from mast.invariance.choice import InvarianceChoice
 
     if format not in FORMATS:

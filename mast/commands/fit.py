@@ -95,7 +95,7 @@ def fit(
     from mast.core.compute import Compute
     from mast.core.launch import find_device
     from mast.core.reading import Reading
-    from mast.data import split_cut
+    from mast.data.pieces import split_cut
     from mast.encoders.frozen import InSpace
     from mast.encoders.load import EncoderOptions, load
     from mast.evaluation.calibration import BINS, calibrate
@@ -107,7 +107,8 @@ def fit(
     from mast.evaluation.tested_classifier import validation
     from mast.invariance.choice import InvarianceChoice, load_search_encoder
     from mast.invariance.subspaces import Space
-    from mast.models import Classifier, read_about, save_classifier
+    from mast.models import Classifier
+    from mast.models.classifier import read_about, save_classifier
     from mast.models.encoders import copied
 
     if groups is not None:

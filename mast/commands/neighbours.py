@@ -70,7 +70,7 @@ def neighbours(
     file = listing_file(out, *COLUMNS)
     import torch
 
-    from mast.data import open_files
+    from mast.data.canvas import open_files
     from mast.encoders.load import EncoderOptions
     from mast.invariance.choice import InvarianceChoice
     from mast.invariance.pairs import is_weights, write_weights
@@ -175,7 +175,7 @@ def _weights(
     """Fit the weight of each property to pairs."""
     import torch
 
-    from mast.data import open_files
+    from mast.data.canvas import open_files
     from mast.invariance.pairs import weights_of
 
     assert by.adapted is not None
@@ -203,7 +203,7 @@ def _located(
 
     A query by position has the name of that image.
     """
-    from mast.data import split_cut
+    from mast.data.pieces import split_cut
 
     places = {spelling(name): at for at, name in enumerate(canvases.identifiers)}
     root = named(split_cut(str(data))[0])

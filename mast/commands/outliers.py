@@ -119,7 +119,7 @@ def labels_of(
     canvases: CanvasSet, target: str | None = None
 ) -> tuple[np.ndarray, Sequence[str]] | None:
     """The labels to check, and the class names; None if there are no labels."""
-    from mast.data import UNLABELLED
+    from mast.data.source import UNLABELLED
 
     if not canvases.targets:
         if target is not None:

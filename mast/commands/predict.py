@@ -59,7 +59,8 @@ def predict(
     from mast.encoders.extract import extract
     from mast.encoders.feature_file import FeatureFile
     from mast.evaluation.result import readable
-    from mast.models import Classifier, classifier_file, load_classifier
+    from mast.models import Classifier, load_classifier
+    from mast.models.classifier import classifier_file
     from mast.page import Thumbnails
 
     if out is None:

@@ -82,7 +82,7 @@ def _continues(run: RunFolder) -> str:
 
 def starting(config: PretrainConfig) -> PretrainConfig:
     """`with_architecture`, but refuse an `encoder.name` that names other weights."""
-    from mast.models import architecture_of, named_weights, weights_file
+    from mast.models.pretrained import architecture_of, named_weights, weights_file
     from mast.recipes import RECIPES
     from mast.runs.start import with_architecture
 

@@ -101,9 +101,10 @@ def shard(
     import numpy as np
 
     from mast.core.launch import cores
-    from mast.data import Tiles, open_source
+    from mast.data import open_source
     from mast.data.formats import Bands
-    from mast.data.shards import INDEX, KIND
+    from mast.data.pieces import Tiles
+    from mast.data.shards.source import INDEX, KIND
     from mast.data.shards.table import join, write_table
     from mast.data.source import sampled, warn_of_stacks
 
@@ -224,7 +225,7 @@ class _Writer:
 
     def _write(self, file: Path, index_N: np.ndarray) -> None:
         from mast.data import BrokenImageError
-        from mast.data.shards import CANVAS
+        from mast.data.shards.tar import CANVAS
 
         label_N = _labels(self.source)
         with tarfile.open(file, "w") as tar:

@@ -119,7 +119,7 @@ def show_cache(
         forget: Remove the features of encoders whose name contains this; "all" removes all
             features, measurements and lists of images.
     """
-    from mast.data import cached_sets
+    from mast.data.cache import cached_sets
     from mast.data.store import ImageStore
 
     folder = default_cache() if cache is None else named(cache)

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 TORCHRUN = "TORCHELASTIC_RUN_ID"  # which torchrun sets
 MOST_THREADS = 256  # more threads than this (and than cores) may fail to start
 
-FABRIC: dict[str, Any] = {
-    "float32": "32-true",
-    "bfloat16": "bf16-mixed",
-}  # mixed: weights stay in float32
-
 
 def find_device(name: Device) -> torch.device:
     """The device of a name; "auto" takes a GPU if there is one."""
@@ -95,7 +90,7 @@ def make_fabric(
         devices=devices,
         num_nodes=nodes,
         strategy=several if devices * nodes > 1 else "auto",
-        precision=FABRIC[resolve(precision, kind)],
+        precision="32-true" if resolve(precision, kind) == "float32" else "bf16-mixed",
         loggers=list(loggers),
         plugins=[LightningEnvironment()] if devices * nodes == 1 else [],  # not SLURM's
     )

@@ -1,6 +1,7 @@
 """Limits of memory, and reuse of freed memory."""
 
 import ctypes
+import math
 import os
 import platform
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ def machine_memory() -> int | None:
 @contextmanager
 def bounded_weights(tensors: int = MOST_TENSORS) -> Iterator[None]:
     """Refuse modules with more weights than fit in memory, before allocating them."""
-    most, count, size = machine_memory(), 0, 0
+    most, count, size = machine_memory() or math.inf, 0, 0
 
     def look(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         nonlocal count, size
@@ -48,16 +49,11 @@ def bounded_weights(tensors: int = MOST_TENSORS) -> Iterator[None]:
             return
         count += 1
         size += 0 if parameter.is_meta else parameter.nbytes
-        if count > tensors:
+        if count > tensors or size > most:
             raise UserError(
-                f"expected at most {tensors:,} weight tensors, got more: choose fewer layers "
-                "(encoder.options, objective)"
-            )
-        if most is not None and size > most:
-            raise UserError(
-                f"these weights need more than the {most / 1e9:,.1f} GB of memory of this "
-                "machine: choose fewer or narrower layers (encoder.name, encoder.options, "
-                "objective)"
+                f"expected weights of at most {tensors:,} tensors and {most / 1e9:,.1f} GB, the "
+                "memory of this machine, got more: choose fewer or narrower layers "
+                "(encoder.name, encoder.options, objective)"
             )
 
     hook = register_module_parameter_registration_hook(look)

@@ -121,12 +121,8 @@ def _read(file: Path, option: str) -> list[Line]:
 
 def _append(file: Path, line: Line) -> None:
     """Append a line to a list, even after an unfinished one."""
-    with file.open("ab+") as opened:
-        if opened.seek(0, os.SEEK_END):
-            opened.seek(-1, os.SEEK_END)
-            if opened.read() != b"\n":
-                opened.write(b"\n")
-        opened.write(json.dumps(line).encode() + b"\n")
+    with file.open("ab") as opened:
+        opened.write(b"\n" + json.dumps(line).encode() + b"\n")
         opened.flush()
         os.fsync(opened.fileno())
 
@@ -172,15 +168,12 @@ def _partial(path: Path, digest: str) -> Path:
 
 
 def _relocate(source: Path, target: Path, digest: str) -> None:
-    """Move a file to a free name, by a hard link or a verified copy."""
+    """Move a file to a free name, by a hard link or, where there are none, a verified copy."""
     try:
         os.link(source, target, follow_symlinks=False)
     except FileExistsError:
         raise
-    except OSError:  # another file system, or one without hard links
-        if _same_system(source, target):
-            _rename(source, target)
-            return
+    except OSError:
         partial = _partial(target, digest)
         try:
             shutil.copy2(source, partial)
@@ -196,10 +189,6 @@ def _relocate(source: Path, target: Path, digest: str) -> None:
     except OSError:
         target.unlink()
         raise
-
-
-def _same_system(source: Path, target: Path) -> bool:
-    return source.stat().st_dev == target.parent.stat().st_dev
 
 
 def _rename(source: Path, target: Path) -> None:

@@ -5,7 +5,7 @@ import logging
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from filelock import Timeout
 
-from mast.core.checkpoint import write_json, write_text
+from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
 from mast.core.files import locked, out_folder, read_json, refuse_others
 
@@ -120,17 +120,7 @@ class RunFolder:
 
     def read_provenance(self) -> dict[str, Any]:
         """Provenance of the run; empty if unknown, with a warning if damaged."""
-        return read_optional(
-            self.provenance,
-            {
-                "data": dict, "data.images": int, "versions": dict, "versions.torch": str,
-                "processes": int, "representation": int,
-            },
-        )  # fmt: skip
-
-    def read_missing(self) -> dict[str, str]:
-        """Why analyses could not be made, by name; empty if unknown."""
-        return read_optional(self.analysis / "missing.json", {})
+        return read_optional(self.provenance)
 
     def rewind_metrics(self, step: int) -> None:
         """Drop lines logged after `step` by a killed process."""
@@ -138,28 +128,14 @@ class RunFolder:
             kept = (record for record in self.read_metrics() if record["step"] <= step)
             write_text(self.metrics, "".join(json.dumps(record) + "\n" for record in kept))
 
-    def write_provenance(self, **facts: Any) -> None:
-        """Write the provenance: package versions, machine, git revision and `facts`."""
-        write_json(self.provenance, {**provenance(), **facts})
 
-
-def read_optional(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """Fields of an optional JSON file; none if it is missing or damaged.
-
-    `kinds` are the types of some fields, by dotted name.
-    """
-    if not path.exists():
-        return {}
+def read_optional(path: Path) -> dict[str, Any]:
+    """Fields of an optional JSON file; none if it is missing or damaged."""
     try:
-        values = read_json(path)
-        known = values | flatten(values)
-        for name in kinds.keys() & known.keys():
-            if not isinstance(known[name], kinds[name]):
-                raise UserError(f"{path} is damaged: {name} has the wrong type")
-    except (UserError, TypeError, AttributeError) as error:
+        return dict(read_json(path)) if path.exists() else {}
+    except (ValueError, TypeError) as error:
         _log.warning("ignoring %s: %s", path, error)
         return {}
-    return dict(values)
 
 
 def _logged(line: str) -> dict[str, Any] | None:

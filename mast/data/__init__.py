@@ -1,31 +1,10 @@
 """Images on disk, by name or generated → canvases in memory → batches in a known order."""
 
-from mast.data.cache import cached_sets as cached_sets
-from mast.data.cache import expected_bytes as expected_bytes
 from mast.data.canvas import CanvasSet as CanvasSet
 from mast.data.canvas import DataConfig as DataConfig
-from mast.data.canvas import canvas_size as canvas_size
 from mast.data.canvas import open_canvas as open_canvas
-from mast.data.canvas import open_files as open_files
 from mast.data.decode import BrokenImageError as BrokenImageError
-from mast.data.decode import crop_fraction as crop_fraction
-from mast.data.decode import read_image as read_image
-from mast.data.decode import to_canvas as to_canvas
-from mast.data.decode import to_test_view as to_test_view
-from mast.data.folder import doubt_of_classes as doubt_of_classes
-from mast.data.groups import groups_of as groups_of
 from mast.data.photos import open_photos as open_photos
-from mast.data.pieces import Tiles as Tiles
-from mast.data.pieces import TilingConfig as TilingConfig
-from mast.data.pieces import file_of as file_of
-from mast.data.pieces import split_cut as split_cut
-from mast.data.registry import SOURCES as SOURCES
-from mast.data.registry import describe as describe
 from mast.data.registry import open_source as open_source
 from mast.data.registry import set_name as set_name
-from mast.data.source import UNLABELLED as UNLABELLED
-from mast.data.source import WHOLE as WHOLE
-from mast.data.source import Scheme as Scheme
-from mast.data.source import SetDescription as SetDescription
 from mast.data.source import Source as Source
-from mast.data.source import part_of as part_of

@@ -8,8 +8,6 @@ Legend: N images, B batch, L classes of a task, T numbers of all canvases.
 
 import functools
 import hashlib
-import logging
-import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,10 +21,10 @@ from torch import Tensor, nn
 from mast.core.canvases import Canvases
 from mast.core.display import doing
 from mast.core.errors import UserError
-from mast.core.fields import check_within
+from mast.core.fields import check_numbers, check_within
 from mast.core.files import default_cache, named
 from mast.core.launch import cores
-from mast.core.reading import MOST_CHANNELS, RGB, Reading
+from mast.core.reading import MOST_CHANNELS, Reading
 from mast.data import cache
 from mast.data.cache import TestViews
 from mast.data.decode import Opened, read_image, to_canvas, to_test_view
@@ -41,7 +39,6 @@ from mast.data.store import Facts, key_of
 
 LARGEST = 16_384  # side of a square with the most pixels of a canvas, 805 MB
 PER_VIEW = 2.75  # sides of a view
-_log = logging.getLogger("mast")
 _AT_ONCE = 256  # canvases to decode at a time
 _COPIED = 200_000_000  # bytes of canvases to copy to a device at a time
 
@@ -119,11 +116,7 @@ class DataConfig:
                 f"data.range: expected auto, dtype, percentile or two increasing numbers, such as "
                 f"0 4095, got {' '.join(map(str, self.range))}"
             )
-        if not all(map(math.isfinite, [*numbers, self.no_data or 0])):
-            raise UserError(
-                f"data.range and data.no_data: expected finite numbers, got {numbers} and "
-                f"{self.no_data}; non-finite values always mean no data"
-            )
+        check_numbers({"data.range": tuple(self.range), "data.no_data": self.no_data})
         try:
             self.cut  # noqa: B018  # is checked
         except UserError as error:
@@ -380,13 +373,6 @@ def open_canvas(
     )  # fmt: skip
     manifest, pixels = cache.obtain(request)
     source.stacks.update(manifest.stacks)
-    if pixels.on_demand and isinstance(source, Tiles) and source.shared:
-        shard = f", or write the tiles once with mast shard {source.name!r}"
-        _log.warning(
-            "%s exceeds %g GB, so every tile of a batch decodes its whole image: "
-            "raise data.cache_limit_gb%s",
-            source.name, config.cache_limit_gb, shard * (manifest.reading.layout == RGB),
-        )  # fmt: skip
 
     @functools.cache
     def test_views(size: int) -> Pixels | None:

@@ -63,8 +63,10 @@ class Usual:
 
 
 CATALOGUE: dict[str, Usual] = {
-    "CIFAR10": Usual(),
-    "CIFAR100": Usual(),
+    **dict.fromkeys(
+        ("CIFAR10", "CIFAR100", "FashionMNIST", "FER2013", "Food101", "GTSRB", "KMNIST", "MNIST",
+         "StanfordCars", "STL10", "SVHN", "USPS"), Usual(),
+    ),
     # Thirty images per class, as the authors propose; the background class is left out.
     "Caltech101": Usual(metric="mean_per_class", parts={"train": 30, "test": None}),
     "CLEVRClassification": Usual(test="val"),  # the official test set has no labels
@@ -74,26 +76,16 @@ CATALOGUE: dict[str, Usual] = {
     "EMNIST": Usual("balanced-train", test="balanced-test"),
     # Sizes of CLIP and VISSL; there is no official split.
     "EuroSAT": Usual(parts={"train": 1000, "test": 500}),
-    "FashionMNIST": Usual(),
-    "FER2013": Usual(),
     "FGVCAircraft": Usual(val="val", metric="mean_per_class"),
     "Flowers102": Usual(val="val", metric="mean_per_class"),
-    "Food101": Usual(),
-    "GTSRB": Usual(),
     "ImageNet": Usual(test="val"),  # the official test set has no labels
     "Imagenette": Usual(test="val"),
     "INaturalist": Usual(train="2021_train_mini", test="2021_valid"),
-    "KMNIST": Usual(),
-    "MNIST": Usual(),
     "OxfordIIITPet": Usual(train="trainval", metric="mean_per_class"),
     # The official test set has no labels; small images are 256 × 256 pixels.
     "Places365": Usual(train="train-standard", test="val", arguments={"small": True}),
     "RenderedSST2": Usual(val="val"),
-    "StanfordCars": Usual(),
-    "STL10": Usual(),
-    "SVHN": Usual(),
-    "USPS": Usual(),
-}
+}  # fmt: skip
 _SPLIT_ARGUMENTS = ("train", "split", "image_set", "version")
 _EXECUTED = ("LSUN", "LSUNClass")  # these unpickle a file of the current folder, unverified
 

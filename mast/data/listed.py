@@ -116,13 +116,6 @@ def _written(text: str, ending: str, folder: Path) -> str:
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
     file = folder / f"{digest}{ending}"
     if not file.is_file():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"cannot write a list of images to {folder} ({error.strerror}): set "
-                "XDG_CACHE_HOME to another folder"
-            ) from error
         write_text(file, text)
     return f"list:{file}"
 
@@ -136,7 +129,6 @@ def _saved(images: Sequence[Image.Image], folder: Path) -> str:
         about = plain[-1].mode, each.size, plain[-1].info.get("icc_profile")
         digest.update(repr(about).encode() + np.asarray(plain[-1]).tobytes())
     place = folder / digest.hexdigest()[:16]
-    place.mkdir(parents=True, exist_ok=True)
     for at, each in enumerate(plain):
         file = place / f"{at:06d}.png"
         if not file.is_file():

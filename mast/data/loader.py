@@ -20,8 +20,7 @@ from mast.core.launch import cores
 from mast.core.threads import prefetched
 from mast.data.canvas import CanvasSet, DataConfig, cache_of, canvas_size, open_canvas
 from mast.data.pieces import split_cut
-from mast.data.shards import Shards
-from mast.data.shards.sampler import ShardSampler
+from mast.data.shards.source import Shards
 from mast.data.shards.stream import ShardStream
 from mast.data.source import SHARDS
 
@@ -95,9 +94,8 @@ class Loader:
         self.images, self.batch_size, self.seed, self.device = images, batch_size, seed, device
         self.name, self.fingerprint = images.name, images.fingerprint
         self.skipped, self.reading = images.skipped, images.reading
-        source = images.source if isinstance(images, ShardStream) else images
-        self._targets = source.targets
-        self.classes = {task: source.classes[task] for task in self._targets}
+        self._targets = images.targets
+        self.classes = {task: images.classes[task] for task in self._targets}
         self.steps_per_epoch = count // batch_size
         self.resident: Canvases | None = None
         share = batch_size // world_size
@@ -131,19 +129,13 @@ class Loader:
         for canvases, index_B in self._canvases(epoch, start):
             labels = list(self._targets.values())
             label_B = torch.from_numpy(labels[0][index_B]) if len(labels) == 1 else None
-            yield Batch(canvases, torch.from_numpy(index_B), label_B)
+            yield Batch(canvases.pinned(self.device), torch.from_numpy(index_B), label_B)
 
     def _canvases(self, epoch: int, start: int) -> Iterator[tuple[Canvases, np.ndarray]]:
         """Indices of this rank's images for each step."""
         if isinstance(self.images, ShardStream):
-            for canvases, index_B in self.images.batches(
-                ShardSampler(
-                    self.images.source.table.count_S, self.batch_size,
-                    self.images.config.shuffle, self.seed, epoch,
-                ),
-                start, self._part,
-            ):  # fmt: skip
-                yield canvases.pinned(self.device), index_B
+            place = self.batch_size, self.seed, epoch, start, self._part
+            yield from self.images.batches(*place)
             return
         order_N = np.random.default_rng((self.seed, epoch)).permutation(len(self))
         for step in range(start, self.steps_per_epoch):
@@ -151,7 +143,7 @@ class Loader:
             if self.resident is not None:
                 yield self.resident[torch.from_numpy(index_B)], index_B
             else:
-                yield self.images.batch(index_B).pinned(self.device), index_B
+                yield self.images.batch(index_B), index_B
 
 
 def open_loader(

@@ -5,9 +5,7 @@ A name without such a word is a folder.
 
 import logging
 import os
-import pkgutil
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,52 +13,38 @@ from typing import Any
 from mast.core.errors import UserError
 from mast.core.files import default_cache, named
 from mast.data.folder import describe_folder, open_folder
+from mast.data.generated import Factors, Toys
+from mast.data.libraries import (
+    describe_hugging_face,
+    describe_torchvision,
+    open_hugging_face,
+    open_torchvision,
+)
 from mast.data.listed import as_spec, describe_listed, open_listed
 from mast.data.pieces import TilingConfig, in_pieces, split_cut
+from mast.data.shards.source import describe_shards, open_shards
 from mast.data.source import UNLABELLED, Scheme, SetDescription, Source, unique_names
 
 _log = logging.getLogger("mast")
 
 
-def _later(place: str) -> Callable[..., Any]:
-    """A function given as `MODULE:NAME`, imported when called."""
-
-    def call(*arguments: Any) -> Any:
-        return pkgutil.resolve_name(f"mast.data.{place}")(*arguments)
-
-    return call
-
-
 SOURCES: dict[str, Scheme] = {
     "folder": Scheme(("a folder",), open_folder, describe_folder),
     "list": Scheme(("list:photos.csv",), open_listed, describe_listed),
-    "factors": Scheme(
-        ("factors", "factors@test", "factors@train:4096"),
-        _later("generated:Factors.named"),
-        _later("generated:Factors.described"),
-        alone=True,
-    ),
-    "toys": Scheme(
-        ("toys", "toys@test", "toys@train:4096"),
-        _later("generated:Toys.named"),
-        _later("generated:Toys.described"),
-        alone=True,
-    ),
-    "torchvision": Scheme(
-        ("torchvision:CIFAR10@train",),
-        _later("libraries:open_torchvision"),
-        _later("libraries:describe_torchvision"),
-    ),
-    "hf": Scheme(
-        ("hf:owner/name@split",),
-        _later("libraries:open_hugging_face"),
-        _later("libraries:describe_hugging_face"),
-    ),
+    "torchvision": Scheme(("torchvision:CIFAR10@train",), open_torchvision, describe_torchvision),
+    "hf": Scheme(("hf:owner/name@split",), open_hugging_face, describe_hugging_face),
     "shards": Scheme(
-        ("shards:FOLDER", "shards:s3://bucket/train-*.tar"),
-        _later("shards:open_shards"),
-        _later("shards:describe_shards"),
+        ("shards:FOLDER", "shards:s3://bucket/train-*.tar"), open_shards, describe_shards
     ),
+    **{
+        kind.word: Scheme(
+            (kind.word, f"{kind.word}@test", f"{kind.word}@train:4096"),
+            kind.named,
+            kind.described,
+            alone=True,
+        )
+        for kind in (Factors, Toys)
+    },
 }
 
 

@@ -27,8 +27,8 @@ from mast.core.fields import check_within
 from mast.core.memory import keep_freed_memory
 from mast.core.reading import Layout, Reading
 from mast.core.transfer import to_device
-from mast.data import crop_fraction, read_image, to_test_view
 from mast.data.canvas import CanvasSet
+from mast.data.decode import crop_fraction, read_image, to_test_view
 from mast.encoders.changes import Change
 from mast.models.encoders import check_representation, evaluating
 

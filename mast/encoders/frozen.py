@@ -19,7 +19,7 @@ from mast.core.compute import Compute
 from mast.core.errors import UserError
 from mast.core.memory import keep_freed_memory
 from mast.core.reading import Layout
-from mast.data import crop_fraction
+from mast.data.decode import crop_fraction
 from mast.data.store import ImageStore, key_of
 from mast.encoders.changes import Change
 from mast.encoders.extract import extract, in_layout, in_range, represent, test_views

@@ -28,22 +28,19 @@ from mast.encoders.feature_file import ENDINGS, FeatureFile
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder
 from mast.encoders.onnx_file import OnnxFile
-from mast.models import (
+from mast.models import Encoder, EncoderConfig, load_encoder
+from mast.models.depths import Depths
+from mast.models.encoders import channels_of, check_size, evaluating, resolve
+from mast.models.foreign import is_foreign, load_foreign
+from mast.models.pretrained import (
     DEFAULT,
     DEFAULT_IN_TIMM,
-    Depths,
-    Encoder,
-    EncoderConfig,
     default_weights,
-    is_foreign,
-    load_encoder,
-    load_foreign,
     named_weights,
     near_weights,
     size_of,
     weights_file,
 )
-from mast.models.encoders import channels_of, check_size, evaluating, resolve
 
 ADAPTED = "subspaces.safetensors"  # file in the folder of an adapted encoder
 LONGEST = 24  # letters of a name in a folder's name

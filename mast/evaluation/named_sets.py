@@ -16,20 +16,12 @@ from mast.core.arguments import check_fields
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.reading import Reading
-from mast.data import (
-    WHOLE,
-    CanvasSet,
-    DataConfig,
-    SetDescription,
-    describe,
-    doubt_of_classes,
-    groups_of,
-    open_canvas,
-    part_of,
-    set_name,
-    split_cut,
-)
-from mast.data.source import PARTS, Metric
+from mast.data import CanvasSet, DataConfig, open_canvas, set_name
+from mast.data.folder import doubt_of_classes
+from mast.data.groups import groups_of
+from mast.data.pieces import split_cut
+from mast.data.registry import describe
+from mast.data.source import PARTS, WHOLE, Metric, SetDescription, part_of
 from mast.evaluation.labelled_sets import (
     TESTED,
     EvaluationData,

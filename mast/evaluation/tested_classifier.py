@@ -16,7 +16,9 @@ from torch import Tensor
 from mast.core.compute import Compute
 from mast.core.errors import UserError, unknown
 from mast.core.run import provenance
-from mast.data import CanvasSet, crop_fraction, groups_of
+from mast.data import CanvasSet
+from mast.data.decode import crop_fraction
+from mast.data.groups import groups_of
 from mast.encoders.extract import extract
 from mast.evaluation.accuracy import accuracies, accuracy, chance_level, correct_within
 from mast.evaluation.calibration import BINS, calibration_error

@@ -27,7 +27,8 @@ from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import EvaluationData, Task
 from mast.evaluation.settings import Ranged
 from mast.evaluation.training_views import CROP_AND_FLIP, LabelledBatch, TrainingViews
-from mast.models import Encoder, synchronise_batchnorm
+from mast.models import Encoder
+from mast.models.sync_batchnorm import synchronise_batchnorm
 
 PRESENT = 0.2  # share of an image from which a class that was mixed in is in it
 

@@ -9,9 +9,13 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from mast.data import crop_fraction
+from jinja2 import Environment
+
+from mast.data.decode import crop_fraction
 from mast.exports.original import Original
 
+EXAMPLE = Path(__file__).with_name("example.py.jinja")
+CLASSES = "classes.json"  # of a classifier, next to a graph
 ANY = "onnx and pt2 hold any encoder or classifier"
 
 
@@ -19,6 +23,7 @@ class Format(ABC):
     """A format, for one encoder or classifier.
 
     Attributes:
+        original: The encoder or classifier.
         library: The Hugging Face Hub's name of the library that loads it; none if empty.
         tags: Its tags on the Hub.
         modules: Modules to import for loading.
@@ -27,6 +32,7 @@ class Format(ABC):
             the largest.
     """
 
+    original: Original
     library: ClassVar[str] = ""
     tags: ClassVar[tuple[str, ...]] = ()
     modules: ClassVar[tuple[str, ...]]
@@ -49,56 +55,23 @@ class Format(ABC):
     def load(self, folder: str) -> str:
         """One line of Python that loads `model` from a folder, with `modules` imported."""
 
-    @abstractmethod
-    def example(self, folder: str) -> str:
-        """Python from `model` and `images` to `features`, or to `probabilities` and `names`.
-
-        Images are RGB images of Pillow or, if the original takes others, arrays of file values,
-        (H, W, channels).
-        """
-
     def line(self, folder: str) -> str:
         """The line to copy."""
         return f"import {', '.join(self.modules)}; {self.load(folder)}"
 
+    def example(self, folder: str) -> str:
+        """Python from `model` and `images` to `features`, or to `probabilities` and `names`.
 
-def preparing(original: Original, normalise: bool = False, tensors: bool = False) -> str:
-    """Python that defines `prepare`, from one of `images` to the model's input.
-
-    It uses NumPy and Pillow, and its pixels equal those of `mast`.
-    """
-    size, reading = original.size, original.reading
-    lines = ["import numpy", "from PIL import Image", *(["import torch"] * tensors)]
-    lines += [
-        "\n\ndef cut(image):  # its short side resized, then its centre",
-        f"    wide, high = ({resized(size)} * side // min(image.size) for side in image.size)",
-        f"    left, top = (round((side - {size}) / 2) for side in (wide, high))",
-        "    image = image.resize((wide, high), Image.Resampling.BILINEAR)",
-        f"    image = image.crop((left, top, left + {size}, top + {size}))",
-        "    return numpy.asarray(image, numpy.float32)",
-    ]
-    if original.of_photos:
-        lines += ["\n\ndef prepare(image):", "    view = cut(image) / 255"]
-    else:
-        ends = ", ".join(f"numpy.array({list(end)})" for end in (reading.low, reading.high))
-        if reading.layout.deep:  # 8-bit files in such a set have their own range
-            ends = f"(0, 255) if values.dtype == numpy.uint8 else ({ends})"
-        known = "numpy.abs(values) < 1e37"  # false for non-finite values
-        if reading.no_data is not None:
-            known = f"({known}) & (values != {reading.no_data!r})"
-        lines += [
-            "\n\ndef prepare(values):  # (H, W, channels), as files have them",
-            f"    low, high = {ends}",
-            f"    known = {known}",
-            "    shares = numpy.where(known, (values - low) / (high - low), 0).clip(0, 1)",
-            "    bands = numpy.float32(shares).transpose(2, 0, 1)",
-            "    view = numpy.stack([cut(Image.fromarray(band)) for band in bands], axis=2)",
-        ]
-    if normalise:
-        mean, std = map(list, original.encoder.config.normalization)
-        lines += [f"    view = (view - numpy.float32({mean})) / numpy.float32({std})"]
-    view = "view.transpose(2, 0, 1)"
-    return "\n".join([*lines, f"    return {f'torch.tensor({view})' if tensors else view}", "\n"])
+        Images are RGB images of Pillow or, if the original takes others, arrays of file values,
+        (H, W, channels). Its pixels equal those of `mast`.
+        """
+        environment = Environment(trim_blocks=True, lstrip_blocks=True)
+        return environment.from_string(EXAMPLE.read_text(encoding="utf-8")).render(
+            form=self,
+            original=self.original,
+            resized=resized(self.original.size),
+            classes=repr(str(Path(folder) / CLASSES)),
+        )
 
 
 def resized(size: int) -> int:

@@ -11,10 +11,8 @@ from torch import Tensor
 
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
-from mast.exports.format import Format, preparing, resized
+from mast.exports.format import CLASSES, Format, resized
 from mast.exports.original import Original
-
-CLASSES = "classes.json"  # of a classifier
 
 
 class ExportedGraph(Format):
@@ -22,10 +20,12 @@ class ExportedGraph(Format):
 
     Attributes:
         ending: The file's extension.
+        loader: Python that loads the file, whose path it takes.
     """
 
     normalises = True
     ending: ClassVar[str]
+    loader: ClassVar[str]
 
     def __init__(self, original: Original) -> None:
         self.original = original
@@ -56,15 +56,8 @@ class ExportedGraph(Format):
             }
             write_json(folder / CLASSES, facts)
 
-    def running(self, folder: str, prepare: str, run: str) -> str:
-        """Python that prepares images, runs the model and, for a classifier, names the classes."""
-        if self.original.classifier is None:
-            return f"{prepare}\n{run}"
-        return (
-            f"import json\n\n{prepare}\nwith open({str(Path(folder) / CLASSES)!r}) as file:\n"
-            f"    classes = json.load(file)['classes']\n{run}\n"
-            "names = [classes[at] for at in probabilities.argmax(axis=1)]"
-        )
+    def load(self, folder: str) -> str:
+        return f"model = {self.loader.format(str(Path(folder) / self.file))}"
 
 
 class Program(ExportedGraph):
@@ -73,6 +66,7 @@ class Program(ExportedGraph):
     tags = ("pytorch",)
     modules = ("torch",)
     ending = ".pt2"
+    loader = "torch.export.load({!r}).module()"
 
     def encode(self, images_BCHW: Tensor) -> bytes:
         batch = torch.export.Dim("batch")
@@ -83,17 +77,6 @@ class Program(ExportedGraph):
         torch.export.save(program, content)
         return content.getvalue()
 
-    def load(self, folder: str) -> str:
-        return f"model = torch.export.load({str(Path(folder) / self.file)!r}).module()"
-
-    def example(self, folder: str) -> str:
-        run = (
-            "with torch.inference_mode():\n"
-            f"    {self.original.output} = "
-            "model(torch.stack([prepare(image) for image in images]))"
-        )
-        return self.running(folder, preparing(self.original, tensors=True), run)
-
 
 class Onnx(ExportedGraph):
     """`onnxruntime.InferenceSession`, which needs NumPy and Pillow but no PyTorch."""
@@ -101,6 +84,7 @@ class Onnx(ExportedGraph):
     tags = ("onnx",)
     modules = ("onnxruntime",)
     ending = ".onnx"
+    loader = "onnxruntime.InferenceSession({!r})"
     tolerance = (1e-3, 1e-4)
 
     def __init__(self, original: Original) -> None:
@@ -125,13 +109,3 @@ class Onnx(ExportedGraph):
         )
         assert program is not None
         return program.model_proto.SerializeToString()
-
-    def load(self, folder: str) -> str:
-        return f"model = onnxruntime.InferenceSession({str(Path(folder) / self.file)!r})"
-
-    def example(self, folder: str) -> str:
-        run = (
-            "batch = numpy.stack([prepare(image) for image in images])\n"
-            f'({self.original.output},) = model.run(None, {{"images": batch}})'
-        )
-        return self.running(folder, preparing(self.original), run)

@@ -11,8 +11,8 @@ from torch import nn
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
-from mast.data import crop_fraction
-from mast.exports.format import ANY, Format, preparing
+from mast.data.decode import crop_fraction
+from mast.exports.format import ANY, Format
 from mast.exports.original import Original
 from mast.models import Classifier, Encoder
 from mast.models.encoders import HEAD, ZERO_INIT, arguments, stem_stride
@@ -86,24 +86,6 @@ class Timm(Format):
         name = f"local-dir:{folder}"
         without_head = ", num_classes=0" if self.original.classifier is None else ""
         return f"model = timm.create_model({name!r}, pretrained=True{without_head}).eval()"
-
-    def example(self, folder: str) -> str:
-        if self.original.of_photos:
-            prepare = (
-                "\nsettings = timm.data.resolve_model_data_config(model)\n"
-                "prepare = timm.data.create_transform(**settings, is_training=False)"
-            )
-        else:  # timm has no transform for such files
-            prepare = preparing(self.original, normalise=True, tensors=True)
-        run = "model(torch.stack([prepare(image) for image in images]))"
-        code = f"import torch\n{prepare}\nwith torch.inference_mode():\n"
-        if self.original.classifier is None:
-            return f"{code}    features = {run}"
-        return (
-            f"{code}    probabilities = {run}.softmax(dim=1)\n"
-            'classes = model.pretrained_cfg["label_names"]\n'
-            "names = [classes[at] for at in probabilities.argmax(dim=1)]"
-        )
 
 
 def stock(encoder: Encoder) -> Encoder:

@@ -11,14 +11,9 @@ from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import InSpace
-from mast.models import (
-    Classifier,
-    Depths,
-    Encoder,
-    load_classifier,
-    load_encoder,
-    read_about,
-)
+from mast.models import Classifier, Encoder, load_classifier, load_encoder
+from mast.models.classifier import read_about
+from mast.models.depths import Depths
 
 Kind = Literal["encoder", "classifier"]
 OUTPUTS: dict[Kind, str] = {"encoder": "features", "classifier": "probabilities"}

@@ -22,7 +22,8 @@ from mast.data import CanvasSet
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.load import ADAPTED
 from mast.invariance.subspaces import Space, Subspaces
-from mast.models import Depths, Encoder, load_encoder
+from mast.models import Encoder, load_encoder
+from mast.models.depths import Depths
 from mast.models.encoders import copied
 
 VERSION = 4

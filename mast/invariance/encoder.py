@@ -25,8 +25,8 @@ from mast.encoders.load import EncoderOptions, load, source_name
 from mast.invariance.adapted import Adapted
 from mast.invariance.choice import InvarianceChoice, adapted_encoder, load_search_encoder
 from mast.invariance.measure import FEWEST, at_depths, measured
-from mast.models import DEFAULT
 from mast.models.encoders import check_images, evaluating
+from mast.models.pretrained import DEFAULT
 
 Choice = str | Sequence[str]
 

@@ -25,8 +25,8 @@ from mast.encoders.frozen import FrozenEncoder
 from mast.encoders.load import ADAPTED, Loaded, frozen
 from mast.invariance.adapted import VERSION, Adapted, open_adapted, save_adapted
 from mast.invariance.subspaces import ROUNDING, Subspaces, is_steady
-from mast.models import Depths, Encoder
-from mast.models.depths import OUTPUT
+from mast.models import Encoder
+from mast.models.depths import OUTPUT, Depths
 from mast.models.encoders import copied
 
 MEASURED = "measured.txt"  # the keys of the images, in the same folder

@@ -33,7 +33,8 @@ from mast.methods.parts import (
     changing,
     check_properties,
 )
-from mast.models import MLP, Encoder, Encoding, MLPConfig
+from mast.models import MLP, Encoder, MLPConfig
+from mast.models.torchvision_models import Encoding
 
 ViewCount = tuple[int, float]  # the fewest and the most
 TWO: ViewCount = (2, 2)

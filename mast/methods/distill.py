@@ -15,7 +15,7 @@ from mast.encoders.load import ADAPTED, load
 from mast.invariance.adapted import Adapted, open_adapted
 from mast.methods.base import Method, MethodConfig, output_of
 from mast.methods.parts import HostInputs, Images
-from mast.models import DEFAULT
+from mast.models.pretrained import DEFAULT
 
 
 @dataclass

@@ -14,7 +14,7 @@ from mast.core.errors import UserError
 from mast.losses import pixel_error
 from mast.methods.base import Method, MethodConfig, output_of
 from mast.methods.parts import HostInputs, Images, Noise, count_shown
-from mast.models import ShownPatches, patches_of, picked, positions
+from mast.models.patches import ShownPatches, patches_of, picked, positions
 
 
 @dataclass

@@ -24,8 +24,8 @@ from mast.losses import (
 )
 from mast.methods.base import TWO, Method, MethodConfig, output_of
 from mast.methods.parts import HostInputs, Images, shared_covariance
-from mast.models import Gaussian, GaussianProjector, GaussianProjectorConfig, GeM, Masks
-from mast.models.masks import MaskKind
+from mast.models.heads import Gaussian, GaussianProjector, GaussianProjectorConfig, GeM
+from mast.models.masks import MaskKind, Masks
 
 EPS = 1e-6  # in denominators
 FLOOR, PRINTED_FLOOR = 0.1, 1e-6  # of the covariance

@@ -24,7 +24,9 @@ from mast.methods.parts import (
     check_properties,
     shared_covariance,
 )
-from mast.models import MLP, ExemptBlocks, MLPConfig, ShallowDepths
+from mast.models import MLP, MLPConfig
+from mast.models.depths import ShallowDepths
+from mast.models.masks import ExemptBlocks
 
 SOURCES = ("block", "depths", "representation")
 

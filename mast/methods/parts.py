@@ -23,7 +23,8 @@ from mast.core.collectives import gather, global_sum, processes, rank
 from mast.core.errors import UserError, unknown
 from mast.losses import covariance, unexplained
 from mast.methods.collapse import PREDICTED
-from mast.models import Encoder, pair_head
+from mast.models import Encoder
+from mast.models.heads import pair_head
 
 Images = tuple[Tensor, ...]  # of every view, images_BCHW
 HostInputs = Mapping[str, Tensor]

@@ -16,7 +16,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.tensors import write_tensors
 from mast.methods.base import ENCODER, Method
-from mast.models import relative, selection
+from mast.models.selection import relative, selection
 
 
 class Embedding(nn.Module):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
+from mast.core.arguments import argument
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import quoted
@@ -79,8 +80,6 @@ class Classifier(nn.Module):
         super().__init__()
         if len(classes) != head.out_features or len(classes) < 2:
             raise UserError(f"classes: expected {max(2, head.out_features)}, got {len(classes)}")
-        if not all(isinstance(name, str) for name in classes):
-            raise UserError("classes: expected names, got other values")
         if len(set(classes)) < len(classes):  # tables and counts go by them
             twice = Counter(classes).most_common(1)[0][0]
             raise UserError(f"classes: expected different names, got {twice!r} twice")
@@ -196,14 +195,10 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         raise UserError(f"{file} was not written by `mast fit`: its header names no classifier")
     own = described[NAME]
     if encoder is None and "encoder" not in described:
-        of_features = "features" in (read_about(file) or {}).get("encoder", ())
         raise UserError(
-            f"{file} was learned from stored features and does not name their model: give `mast "
-            "predict` the --features of new images, or load it in Python with "
-            "mast.load_classifier(path, encoder=...)"
-            if of_features
-            else f"the encoder of {file} is a user's own module, and the file does not hold its "
-            "code: load it in Python with mast.load_classifier(path, encoder=...)"
+            f"{file} holds no encoder, as it was learned from a module or from stored features: "
+            "load it in Python with mast.load_classifier(path, encoder=...), or give `mast "
+            "predict` the --features of new images"
         )
     try:
         layers, size = own.get("layers"), own["size"]
@@ -226,11 +221,8 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         head.load_state_dict(of_head)
         if getattr(module, "dim", dim) != dim and isinstance(module, Encoder | Depths):
             raise UserError("its head does not fit its encoder")
-        if not isinstance(own["classes"], list):
-            raise UserError("its classes are no list of names")
-        classifier = Classifier(
-            module, head, own["classes"], size, own["temperature"], dict(own["about"])
-        )
+        classes = argument(own["classes"], Sequence[str], "classes")
+        classifier = Classifier(module, head, classes, size, own["temperature"], dict(own["about"]))
         if "reading" in described:
             classifier.reading = read_reading(described["reading"])
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:

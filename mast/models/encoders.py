@@ -7,9 +7,7 @@ encoder normalises them itself.
 
 import math
 import re
-import threading
 import warnings
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
@@ -304,31 +302,19 @@ class Encoder(nn.Module):
         return described
 
 
-_modes: defaultdict[int, list[bool]] = defaultdict(list)  # of each part in blocks, its own first
-_modes_lock = threading.RLock()
-
-
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put every submodule in evaluation mode, and restore each one's mode after the last block.
+    """Put every submodule in evaluation mode, and restore each one's mode.
 
-    Blocks of several threads may overlap. `module.train(was)` would not do: it thaws a batch
-    normalisation that was frozen on purpose.
+    `module.train(was)` would not do: it thaws a batch normalisation that was frozen on purpose.
     """
-    parts = [*module.modules()]
-    with _modes_lock:
-        for part in parts:
-            _modes[id(part)].append(part.training)
-        module.eval()
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
     try:
         yield
     finally:
-        with _modes_lock:
-            for part in parts:
-                mode = _modes[id(part)].pop()
-                if not _modes[id(part)]:
-                    part.training = mode
-                    del _modes[id(part)]
+        for part, mode in modes:
+            part.training = mode
 
 
 def copied(module: nn.Module) -> nn.Module:

@@ -18,7 +18,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mast.core.errors import visible
 from mast.core.files import as_unicode
-from mast.data import UNLABELLED, CanvasSet
+from mast.data import CanvasSet
+from mast.data.source import UNLABELLED
 from mast.page.html import FOLDER, POLICY, SIDE, hashed, jpeg, rendered
 from mast.search.reduced import Reduced
 

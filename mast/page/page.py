@@ -14,7 +14,7 @@ from mast.config import PretrainConfig, configuration_of, read
 from mast.core.errors import UserError, counted
 from mast.core.files import quoted
 from mast.core.registry import Entry
-from mast.core.run import RunFolder
+from mast.core.run import RunFolder, read_optional
 from mast.evaluation.compare import compare
 from mast.evaluation.result import Result, results_in
 from mast.evaluation.verdict import started_from_weights
@@ -94,7 +94,7 @@ def _measured(folder: RunFolder, beside: Sequence[Path]) -> tuple[list[Block], l
 
 def _analyses(folder: RunFolder, analyses: Mapping[str, Entry[Analysis]]) -> dict[str, Section]:
     """A section for each analysis, or why it is missing."""
-    sections, reasons = {}, folder.read_missing()
+    sections, reasons = {}, read_optional(folder.analysis / "missing.json")
     for name, entry in analyses.items():
         file = folder.analysis / f"{name}.npz"
         try:

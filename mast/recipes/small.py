@@ -18,7 +18,8 @@ from mast.methods.simclr import SimCLRConfig
 from mast.methods.simsiam import SimSiamConfig
 from mast.methods.swav import SwAVConfig
 from mast.methods.visreg import VISRegConfig
-from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
+from mast.models import EncoderConfig, MLPConfig
+from mast.models.heads import GaussianProjectorConfig
 from mast.recipes.others import MEAN_OF_PATCHES
 
 # Changes of an objective and of its subclasses.

@@ -15,7 +15,9 @@ from mast.core.errors import OutOfMemoryError, UserError
 from mast.core.launch import cores, find_device
 from mast.core.run import RunFolder
 from mast.core.stopping import Interrupted
-from mast.data import BrokenImageError, Source, canvas_size, expected_bytes
+from mast.data import BrokenImageError, Source
+from mast.data.cache import expected_bytes
+from mast.data.canvas import canvas_size
 from mast.data.source import sampled
 from mast.methods import METHODS
 from mast.models.encoders import IMAGENET

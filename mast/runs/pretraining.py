@@ -11,7 +11,7 @@ import torch
 from mast.augment import PRESETS, Pipeline, draw_chosen, draw_views, operators_for
 from mast.augment.pipeline import is_fused
 from mast.config import PretrainConfig, build_method, deciding, record, refuse_changes
-from mast.core.checkpoint import saved
+from mast.core.checkpoint import saved, write_json
 from mast.core.compute import Compute
 from mast.core.display import doing, say
 from mast.core.errors import OutOfMemoryError, UserError, counted, is_out_of_memory, visible
@@ -20,11 +20,12 @@ from mast.core.loop import Losses, StepResult, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.reading import Reading, read_reading
-from mast.core.run import RunFolder
+from mast.core.run import RunFolder, provenance
 from mast.data.loader import Batch, Loader, open_loader
 from mast.evaluation.online import online_scores
 from mast.methods import METHODS, Method, save_embedding
-from mast.models import save_encoder, synchronise_batchnorm
+from mast.models import save_encoder
+from mast.models.sync_batchnorm import synchronise_batchnorm
 from mast.runs.start import start
 
 if TYPE_CHECKING:
@@ -195,20 +196,21 @@ def _write_provenance(
     config: PretrainConfig, run: RunFolder, fabric: "Fabric", feed: Loader, training: Training
 ) -> None:
     run.rewind_metrics(training.step)
-    run.write_provenance(
-        device=str(fabric.device),
-        processes=fabric.world_size,
-        precision=resolve(config.precision, fabric.device),
-        seed=config.seed,
-        representation=training.module.encoder.dim,
-        started_from=training.extra["started_from"],
-        data={
+    facts = {
+        "device": str(fabric.device),
+        "processes": fabric.world_size,
+        "precision": resolve(config.precision, fabric.device),
+        "seed": config.seed,
+        "representation": training.module.encoder.dim,
+        "started_from": training.extra["started_from"],
+        "data": {
             "spec": config.data.spec,
             "images": len(feed),
             "fingerprint": feed.fingerprint,
             "skipped": feed.skipped,
         },
-    )
+    }
+    write_json(run.provenance, provenance() | facts)
 
 
 # ------------------------------------------------------------------------------------ device

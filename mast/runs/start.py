@@ -13,17 +13,10 @@ from mast.core.run import RunFolder, plain
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.load import Loaded, load
 from mast.methods import Method
-from mast.models import (
-    Encoder,
-    EncoderConfig,
-    architecture_of,
-    is_foreign,
-    load_encoder,
-    named_weights,
-    near_weights,
-    stem_stride,
-)
-from mast.models.encoders import usual_normalization
+from mast.models import Encoder, EncoderConfig, load_encoder
+from mast.models.encoders import stem_stride, usual_normalization
+from mast.models.foreign import is_foreign
+from mast.models.pretrained import architecture_of, named_weights, near_weights
 
 _log = logging.getLogger("mast")
 

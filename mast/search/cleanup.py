@@ -11,9 +11,10 @@ from mast.core.display import track
 from mast.core.errors import UserError, counted
 from mast.core.files import named, quoted
 from mast.core.moves import LIST, move
-from mast.data import open_source, set_name, split_cut
+from mast.data import open_source, set_name
 from mast.data.canvas import CanvasSet
 from mast.data.photos import changed
+from mast.data.pieces import split_cut
 from mast.search.duplicates import Copy
 
 

@@ -16,7 +16,8 @@ from mast.losses import pixel_error
 from mast.methods.base import PairMethod
 from mast.methods.moco import MoCoConfig, contrast_with_queue
 from mast.methods.parts import HostInputs, Images, Noise, Queue, Teacher, count_shown
-from mast.models import MLP, MLPConfig, patches_of, picked
+from mast.models import MLP, MLPConfig
+from mast.models.patches import patches_of, picked
 
 
 @dataclass

@@ -18,7 +18,7 @@ from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.evaluator import features_of
 from mast.evaluation.protocols.probe import Probe
-from mast.models import relative
+from mast.models.selection import relative
 
 
 @final

@@ -21,7 +21,7 @@ from mast.evaluation.agreement import chance, precision, retrieve
 from mast.evaluation.intervals import Measured
 from mast.evaluation.labelled_sets import EvaluationData, tasks
 from mast.evaluation.protocols.evaluator import Evaluator
-from mast.models import exempt_blocks
+from mast.models.selection import exempt_blocks
 from paper.outputs import head_weights
 
 PRECISION = "precision_"  # of the nearest images; what follows names a space

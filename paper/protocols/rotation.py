@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from mast.core.errors import UserError
-from mast.data import groups_of
+from mast.data.groups import groups_of
 from mast.encoders.changes import Change
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.accuracy import correct_within

@@ -17,7 +17,7 @@ import torch
 from mast.analyses import Grid
 from mast.config import PretrainConfig, build_method, deciding
 from mast.core.errors import UserError
-from mast.data import canvas_size
+from mast.data.canvas import canvas_size
 from mast.evaluation.named_sets import NamedSets
 from mast.evaluation.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
 from mast.evaluation.result import Result

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from experiments.advice_check import DESTROYED_BY
 from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, Record, View, describe
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
-from mast.data.generated import BLUR, DESTROYED_BY
+from mast.data.generated import BLUR
 
 B, SIZE = 24, 32
 # pairs of all operators; cubics of several sizes; one view

@@ -17,7 +17,7 @@ from torchvision.transforms.v2 import functional as reference
 from mast.augment import Pipeline, Preset, Record, View, center_views
 from mast.augment.operators.geometry import crop_boxes
 from mast.core.canvases import Canvases
-from mast.data import canvas_size
+from mast.data.canvas import canvas_size
 from mast.data.decode import canvas_shape
 
 

@@ -63,7 +63,7 @@ def test_features_of_a_file_take_the_place_of_their_encoder(
     ]
     with pytest.raises(UserError, match="the --features of new images"):
         mast.predict(photos / "test", fitted.path)
-    with pytest.raises(UserError, match="does not name their model"):
+    with pytest.raises(UserError, match="holds no encoder"):
         mast.export(fitted.path)
     with pytest.raises(UserError, match="must encode images again"):
         mast.evaluate(file, photos, "robust")

@@ -74,7 +74,7 @@ def front_of(text: str) -> dict[str, Any]:
 def card_of(run: Path, monkeypatch: pytest.MonkeyPatch, **options: str) -> str:
     """What an export would say, without the time that one takes."""
     texts: list[str] = []
-    monkeypatch.setattr("mast.exports.export_folder", lambda *given: texts.append(given[4]))
+    monkeypatch.setattr("mast.exports.folder.export_folder", lambda *given: texts.append(given[4]))
     mast.export(run, "pt2", **options)
     return texts[0]
 

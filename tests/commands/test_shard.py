@@ -12,7 +12,8 @@ from tiny import stop_after, write_images
 import mast
 from mast.commands import shard as command
 from mast.core.errors import UserError
-from mast.data import Tiles, open_source
+from mast.data import open_source
+from mast.data.pieces import Tiles
 
 SIDE = 24
 Configure = Callable[..., mast.PretrainConfig]

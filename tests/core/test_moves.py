@@ -58,9 +58,7 @@ def work(root: Path, folder: Path, seed: int, across: bool) -> None:
 
 
 @pytest.mark.parametrize("across", [False, True])
-def test_killed_moves_lose_nothing(
-    tmp_path: Path, across: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_moves_lose_nothing(tmp_path: Path, across: bool) -> None:
     """After each of some kills all files are there, and one call puts all of them back."""
     root, folder = tmp_path / "photos", tmp_path / "moved"
     for at in range(20):
@@ -69,8 +67,6 @@ def test_killed_moves_lose_nothing(
         file.write_bytes(bytes([at]) * 100)
     whole = contents(root)
     fork = multiprocessing.get_context("fork")
-    if across:  # as if every folder were on a file system of its own
-        monkeypatch.setattr(moves, "_same_system", lambda *_: False)
     for seed in range(25):
         process = fork.Process(target=work, args=(root, folder, seed, across))
         process.start()

@@ -15,8 +15,9 @@ from layouts import picture
 from scipy.io import savemat
 
 from mast.core.errors import UserError
-from mast.data import describe, open_source
+from mast.data import open_source
 from mast.data.libraries import CATALOGUE, drawn
+from mast.data.registry import describe
 from mast.evaluation.labelled_sets import EvaluationData
 
 

@@ -10,9 +10,9 @@ from PIL import EpsImagePlugin, Image, ImageCms, ImageOps
 from tifffile import imwrite
 
 from mast.core.errors import UserError
-from mast.data import open_source, read_image
+from mast.data import open_source
 from mast.data.canvas import open_files
-from mast.data.decode import BrokenImageError, open_image, to_canvas, to_pixels
+from mast.data.decode import BrokenImageError, open_image, read_image, to_canvas, to_pixels
 from mast.data.folder import read_folder
 from mast.data.formats import Bands
 

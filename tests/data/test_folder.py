@@ -12,9 +12,10 @@ import pytest
 from PIL import Image, features
 
 from mast.core.errors import UserError
-from mast.data import BrokenImageError, DataConfig, describe, open_canvas, open_source
+from mast.data import BrokenImageError, DataConfig, open_canvas, open_source
 from mast.data.folder import read_folder
 from mast.data.formats import extensions
+from mast.data.registry import describe
 
 
 def fill(root, *paths):

@@ -10,8 +10,9 @@ from tiny import Pooled
 
 import mast
 from mast.core.errors import UserError
-from mast.data import describe, open_source, set_name
+from mast.data import open_source, set_name
 from mast.data.listed import as_spec
+from mast.data.registry import describe
 from mast.evaluation.named_sets import NamedSets
 
 

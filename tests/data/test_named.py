@@ -12,7 +12,8 @@ from tiny import Attack
 from torchvision.datasets import CIFAR10
 
 from mast.core.errors import UserError
-from mast.data import DataConfig, describe, open_canvas, open_source
+from mast.data import DataConfig, open_canvas, open_source
+from mast.data.registry import describe
 from mast.data.source import unique_names
 
 

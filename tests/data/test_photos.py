@@ -11,7 +11,6 @@ from tiny import write_images
 
 from mast.core.errors import UserError
 from mast.data import DataConfig, Source, open_canvas, open_photos
-from mast.data.folder import read_folder
 
 
 @pytest.fixture
@@ -111,4 +110,3 @@ def test_files_are_decoded_as_they_are_read_together(tmp_path: Path) -> None:
     whole, part = (open_photos(DataConfig(str(tmp_path), range=each), 8) for each in limits)
     assert not {*whole.keys} & {*part.keys}
     assert whole.reading != part.reading
-    assert isinstance(read_folder(tmp_path).path(0), Path)

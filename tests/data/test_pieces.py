@@ -11,24 +11,13 @@ import tifffile
 from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data import (
-    BrokenImageError,
-    CanvasSet,
-    DataConfig,
-    Tiles,
-    TilingConfig,
-    describe,
-    file_of,
-    groups_of,
-    open_canvas,
-    open_source,
-    pieces,
-    split_cut,
-)
+from mast.data import BrokenImageError, CanvasSet, DataConfig, open_canvas, open_source, pieces
 from mast.data.decode import open_image
-from mast.data.groups import group_names
+from mast.data.groups import group_names, groups_of
 from mast.data.loader import open_loader
+from mast.data.pieces import Tiles, TilingConfig, file_of, split_cut
 from mast.data.pixels import decode_in_order
+from mast.data.registry import describe
 
 RANDOM = np.random.default_rng(0)
 

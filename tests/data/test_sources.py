@@ -12,8 +12,10 @@ from tiny import write_images
 
 from mast.commands.shard import shard
 from mast.core.errors import UserError
-from mast.data import SOURCES, Scheme, SetDescription, describe, open_canvas, open_source
+from mast.data import open_canvas, open_source
 from mast.data.generated import Factors
+from mast.data.registry import SOURCES, describe
+from mast.data.source import Scheme, SetDescription
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from tiny import ENCODER
 from torch import nn
 
 from mast.evaluation.result import Result, TargetResult
-from mast.exports import FORMATS, Original, card
+from mast.exports import FORMATS
+from mast.exports.card import card
+from mast.exports.original import Original
 from mast.models import Classifier, Encoder
 
 NAMES = (

@@ -15,14 +15,8 @@ from torch import Tensor, nn
 
 import mast
 from mast.core.reading import Layout, Reading
-from mast.models import (
-    Classifier,
-    Encoder,
-    EncoderConfig,
-    load_encoder,
-    save_classifier,
-    save_encoder,
-)
+from mast.models import Classifier, Encoder, EncoderConfig, load_encoder, save_encoder
+from mast.models.classifier import save_classifier
 
 pytestmark = pytest.mark.slow
 

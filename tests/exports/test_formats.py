@@ -26,15 +26,10 @@ from torch import nn
 
 import mast
 from mast.core.errors import UserError
-from mast.exports import FORMATS, Original, libraries
-from mast.models import (
-    Classifier,
-    Encoder,
-    EncoderConfig,
-    load_encoder,
-    save_classifier,
-    save_encoder,
-)
+from mast.exports import FORMATS, libraries
+from mast.exports.original import Original
+from mast.models import Classifier, Encoder, EncoderConfig, load_encoder, save_encoder
+from mast.models.classifier import save_classifier
 
 CLASSES = ("rose", "iris", "snow|drop", "Gänseblümchen", "e")
 KINDS = ("encoder", "classifier")

@@ -11,8 +11,7 @@ from torch import nn
 import mast
 from mast.core.errors import UserError
 from mast.encoders.load import load
-from mast.models import default_weights
-from mast.models.pretrained import PACKAGED
+from mast.models.pretrained import PACKAGED, default_weights
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,9 @@ from torch import Tensor
 from mast.augment import Record, Views
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import Mast, MastConfig
-from mast.models import EncoderConfig, GaussianProjectorConfig
+from mast.models import EncoderConfig
 from mast.models.encoders import Encoder
+from mast.models.heads import GaussianProjectorConfig
 from mast.models.torchvision_models import Encoding
 
 OPERATORS = ("crop", "flip", "jitter")

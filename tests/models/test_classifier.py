@@ -12,8 +12,8 @@ from torch import nn
 import mast
 from mast.core.errors import UserError
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
-from mast.models import Classifier, Encoder, save_classifier
-from mast.models.classifier import classifier_file
+from mast.models import Classifier, Encoder
+from mast.models.classifier import classifier_file, save_classifier
 
 IMAGES = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 CLASSES = ("ant", "bee", "=cat")

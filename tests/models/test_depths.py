@@ -9,7 +9,8 @@ from tiny import ENCODER
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
-from mast.models import Depths, Encoder, EncoderConfig, ShallowDepths
+from mast.models import Encoder, EncoderConfig
+from mast.models.depths import Depths, ShallowDepths
 
 ENCODERS = {  # with how many depths, and how many before the last block
     "mobilenet_v3_small": (5, 4),

@@ -9,15 +9,10 @@ from tiny import ENCODER, VIT
 
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
-from mast.models import (
-    Classifier,
-    Encoder,
-    EncoderConfig,
-    load_classifier,
-    load_foreign,
-    save_classifier,
-)
+from mast.models import Classifier, Encoder, EncoderConfig, load_classifier
+from mast.models.classifier import save_classifier
 from mast.models.encoders import usual_normalization
+from mast.models.foreign import load_foreign
 
 
 def of_channels(config: EncoderConfig, channels: int) -> EncoderConfig:

@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from mast.models import Depths, Encoder, EncoderConfig
+from mast.models import Encoder, EncoderConfig
+from mast.models.depths import Depths
 from mast.models.folded import folded
 
 IMAGES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))

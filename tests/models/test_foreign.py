@@ -20,8 +20,8 @@ from tiny import Attack, scrambled
 from torch import nn
 
 from mast.core.errors import UserError
-from mast.models import Encoder, EncoderConfig, Foreign, is_foreign, load_foreign, save_encoder
-from mast.models.foreign import RESNETS, _inferred
+from mast.models import Encoder, EncoderConfig, save_encoder
+from mast.models.foreign import RESNETS, Foreign, _inferred, is_foreign, load_foreign
 from mast.models.layouts import CLASSIFIERS, LAYOUTS, recognise
 
 State = dict[str, torch.Tensor]

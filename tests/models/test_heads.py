@@ -6,7 +6,8 @@ Shapes: B batch, L locations, C features, H hidden width, D embedding dimensions
 import pytest
 import torch
 
-from mast.models import Encoding, GaussianProjector, GaussianProjectorConfig, GeM
+from mast.models.heads import GaussianProjector, GaussianProjectorConfig, GeM
+from mast.models.torchvision_models import Encoding
 
 B, L, C, H, D = 16, 9, 12, 24, 20
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mast.core.errors import UserError
-from mast.models import ExemptBlocks, Masks
-from mast.models.masks import blocks
+from mast.models.masks import ExemptBlocks, Masks, blocks
 
 D, K = 3000, 6
 

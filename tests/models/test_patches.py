@@ -9,7 +9,8 @@ from tiny import ENCODER, SIZE, VIT, build_method, make_views
 
 from mast.core.errors import UserError
 from mast.methods.mae import MAE
-from mast.models import Encoder, ShownPatches, patches_of, picked, positions
+from mast.models import Encoder
+from mast.models.patches import ShownPatches, patches_of, picked, positions
 
 
 @torch.no_grad()

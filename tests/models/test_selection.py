@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mast.core.errors import UserError
-from mast.models import exempt_blocks, selection
+from mast.models.selection import exempt_blocks, selection
 
 OPERATORS = ("color_jitter", "grayscale", "rotate", "gaussian_blur")
 # Exempt: the last two dimensions from both colors, the second from rotations; none from blur.

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from mast.models import SyncBatchNorm, synchronise_batchnorm
+from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,8 @@ from layouts import SQUARE, box, coco_document, picture, voc_object, write_coco,
 from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data import describe, open_source
+from mast.data import open_source
+from mast.data.registry import describe
 from paper.annotated import VOC_CLASSES, Annotated
 
 CAT_DOG = voc_object("dog", (1, 1, 8, 6)) + voc_object("cat", (3, 2, 4, 5), difficult=1)

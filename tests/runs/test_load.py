@@ -22,14 +22,8 @@ from mast.core.run import RunFolder
 from mast.core.tensors import read_metadata, read_tensors, write_tensors
 from mast.data import open_canvas
 from mast.encoders.load import load
-from mast.models import (
-    Classifier,
-    Encoder,
-    EncoderConfig,
-    load_encoder,
-    save_classifier,
-    save_encoder,
-)
+from mast.models import Classifier, Encoder, EncoderConfig, load_encoder, save_encoder
+from mast.models.classifier import save_classifier
 from mast.runs.load import load_representation
 from mast.runs.start import load_untrained
 

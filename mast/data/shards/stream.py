@@ -40,7 +40,8 @@ class ShardStream:
     Attributes:
         name: The user's name of the set.
         fingerprint: Hash of the images and their order.
-        classes: Names of classes by task; empty where there are no labels.
+        targets: Label arrays by task; empty without labels.
+        classes: Names of classes by task.
         broken: Images found broken so far.
     """
 
@@ -49,7 +50,8 @@ class ShardStream:
         self.side, self.workers = side, workers
         self.fingerprint = f"{source.order_fingerprint()}, canvases {VERSION}"
         self.skipped: dict[str, str] = {}
-        self.classes, self.broken, self._seen = source.classes, 0, 0
+        self.targets, self.classes = source.targets, source.classes
+        self.broken = self._seen = 0
 
     def __len__(self) -> int:
         return len(self.source)
@@ -103,9 +105,11 @@ class ShardStream:
         )
 
     def batches(
-        self, sampler: ShardSampler, start: int, part: slice
+        self, batch_size: int, seed: int, epoch: int, start: int, part: slice
     ) -> Iterator[tuple[Canvases, np.ndarray]]:
         """This rank's part of each batch from a step on, with image indices."""
+        count_S, shuffle = self.source.table.count_S, self.config.shuffle
+        sampler = ShardSampler(count_S, batch_size, shuffle, seed, epoch)
         with closing(prefetched(self._encoded(sampler, start, part), sampler.steps)) as steps:
             for index_B, encoded in steps:
                 yield self._batch(index_B, self._decode(index_B, encoded))

@@ -14,7 +14,7 @@ from mast.core.display import doing, track
 from mast.core.errors import UserError, unknown
 from mast.core.fields import change
 from mast.core.run import provenance
-from mast.data import crop_fraction
+from mast.data.decode import crop_fraction
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.labelled_sets import HELD_OUT, EvaluationData
 from mast.evaluation.protocols import EVALUATORS, Evaluator

@@ -25,8 +25,8 @@ from mast.core.transfer import to_device
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.intervals import Measured
 from mast.evaluation.protocols.evaluator import Evaluator
-from mast.models import synchronise_batchnorm
 from mast.models.encoders import evaluating
+from mast.models.sync_batchnorm import synchronise_batchnorm
 from paper.protocols.detection.average_precision import AveragePrecision, require_tools
 from paper.protocols.detection.batches import (
     ObjectBatch,

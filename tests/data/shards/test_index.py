@@ -9,7 +9,7 @@ import pytest
 from sharded import write_shards
 
 from mast.core.errors import UserError
-from mast.data.shards import Shards
+from mast.data.shards.source import Shards
 
 
 def test_shards_are_found_by_folder_and_pattern(tmp_path):

@@ -11,7 +11,7 @@ from werkzeug.serving import make_server
 
 from mast.commands.shard import shard
 from mast.core.errors import UserError
-from mast.data.shards import Shards
+from mast.data.shards.source import Shards
 
 pytestmark = pytest.mark.slow  # importing the store and its client
 

@@ -12,9 +12,9 @@ import pytest
 from sharded import loader_of, write_shards
 
 from mast.core.errors import UserError
-from mast.data import describe
-from mast.data.shards import Shards
+from mast.data.registry import describe
 from mast.data.shards import store as module
+from mast.data.shards.source import Shards
 
 SOON = 10.0  # seconds, of the 30 that a store is given: a busy machine takes some of them
 

@@ -15,8 +15,9 @@ from webdataset import TarWriter
 
 from mast.commands.shard import shard
 from mast.core.errors import UserError
-from mast.data import BrokenImageError, describe, open_canvas, open_source
+from mast.data import BrokenImageError, open_canvas, open_source
 from mast.data.canvas import DataConfig
+from mast.data.registry import describe
 from mast.data.shards import table as module
 from mast.data.shards.store import find_shards
 from mast.data.shards.table import open_table
