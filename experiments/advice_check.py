@@ -9,7 +9,7 @@ import numpy as np
 import mast
 from experiments.small_sets import RUNS, SmallRun, run_facts
 from mast.analyses import Grid
-from mast.data.generated import CLASSES, DESTROYED_BY
+from mast.data.generated import CLASSES
 from mast.evaluation.result import Result
 from paper.advise import advise
 from paper.experiment import Experiment, Measured, Workplace
@@ -22,6 +22,15 @@ COLUMNS = (
     "right order",
     "by subspaces",
 )
+# What operators destroy by how images are drawn.
+DESTROYED_BY: dict[str, tuple[str, ...]] = {
+    "shape": (),
+    "color": ("color_jitter", "grayscale", "invert"),
+    "orientation": ("horizontal_flip", "rotate"),
+    "position": ("random_resized_crop", "translate_x", "translate_y", "horizontal_flip"),
+    "texture": ("gaussian_blur", "cutout"),
+    "sharpness": ("gaussian_blur", "sharpness", "motion_blur"),
+}
 MARKS = {"needs what it destroys": "!", "undecided": "?"}
 ORDERED_BY = ("change", "kept_by_subspace")
 

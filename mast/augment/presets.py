@@ -146,7 +146,7 @@ DINO_SMALL = View(
 )
 
 
-def _unequal(crop: dict[str, Any]) -> tuple[View, View]:
+def unequal(crop: dict[str, Any]) -> tuple[View, View]:
     """One view always blurred, one seldom and sometimes solarized at 128 of 255, as in BYOL."""
     threshold = (0.5, 0.5)
     drawn = ((1.0, 0.0), (0.1, 0.2))
@@ -198,16 +198,14 @@ PRESETS = {
     "mast15": Preset(MAST15),
     "mast19": Preset(MAST19),
     # facebookresearch/vicreg, augmentations.py
-    "vicreg": Preset((*MAST5, "solarize"), _unequal({"bicubic": True})),
-    # facebookresearch/moco-v3, main_moco.py, and the --crop-min of its commands for a ResNet-50
-    "moco_v3": Preset((*MAST5, "solarize"), _unequal({"scale": (0.2, 1.0)})),
+    "vicreg": Preset((*MAST5, "solarize"), unequal({"bicubic": True})),
     # facebookresearch/dino, main_dino.py, by default
     "dino": Preset(
         (*MAST5, "solarize"),
-        (*_unequal({"scale": (0.4, 1.0), "bicubic": True}), *[DINO_SMALL] * 8),
+        (*unequal({"scale": (0.4, 1.0), "bicubic": True}), *[DINO_SMALL] * 8),
     ),
     # the same without small views, for which that code recommends wider crops
-    "dino_small": Preset((*MAST5, "solarize"), _unequal({"scale": (0.14, 1.0), "bicubic": True})),
+    "dino_small": Preset((*MAST5, "solarize"), unequal({"scale": (0.14, 1.0), "bicubic": True})),
     "lejepa": Preset((*MAST5, "solarize"), (LEJEPA_LARGE, LEJEPA_LARGE, *[LEJEPA_SMALL] * 6)),
     "simclr": Preset(MAST5, (View(SIMCLR), View(SIMCLR))),
     "moco": Preset(MAST5, (View(MOCO), View(MOCO))),

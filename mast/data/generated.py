@@ -2,9 +2,9 @@
 
 Labels are drawn first, then every image from its labels. Each property is a balanced classification
 task (listed in docs/data.md), so it is known in advance which property a task needs, and invariance
-to which operator destroys it (`DESTROYED_BY`). A horizontal flip swaps both pairs of diagonals, so
-flip-invariant features reach at most 50 % on orientation, and the left and right columns of the
-grid. All else is random and belongs to no task.
+to which operators destroys it. A horizontal flip swaps both pairs of diagonals, so flip-invariant
+features reach at most 50 % on orientation, and the left and right columns of the grid. All else is
+random and belongs to no task.
 
 The two sets differ in a table of parameters. Those of `toys` let a small encoder at 32 pixels learn
 each task: larger, saturated objects with distinct outlines, a larger eye and a tighter grid, which
@@ -39,14 +39,6 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "texture": ("plain", "stripes", "checker", "dots", "patches"),
     "sharpness": ("sharp", "soft", "blurred"),
 }  # fmt: skip
-DESTROYED_BY: dict[str, tuple[str, ...]] = {
-    "shape": (),
-    "color": ("color_jitter", "grayscale", "invert"),
-    "orientation": ("horizontal_flip", "rotate"),
-    "position": ("random_resized_crop", "translate_x", "translate_y", "horizontal_flip"),
-    "texture": ("gaussian_blur", "cutout"),
-    "sharpness": ("gaussian_blur", "sharpness", "motion_blur"),
-}
 BLUR = (0.0, 0.018, 0.036)  # standard deviation as a share of the side
 
 

@@ -100,17 +100,11 @@ class NamedSets:
         """The sets that a protocol needs (`Evaluator.needs`), read for a model."""
         if kind is not EvaluationData:
             return kind.open(self, size)  # type: ignore[attr-defined]
-        described = self._with_test()
+        described = self.tested()
         sets = self._read(described.parts, ("test", "train"), size, model)
         if WHOLE in sets:
             return _divided(sets[WHOLE], size, seed, described.metric)
         return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
-
-    def tested_parts(self) -> Mapping[str, str]:
-        """The names of train, test and perhaps val."""
-        parts = self._with_test().parts
-        self._require(parts, ("test", "train"))
-        return parts
 
     @entry()
     def learning(self, size: int, model: nn.Module | None = None) -> EvaluationData:
@@ -131,12 +125,12 @@ class NamedSets:
         These are the images of test, or of val where there is no test; or all of a folder without
         parts.
         """
-        described = self._with_test()
+        described = self.tested()
         tested = {part: of for part, of in described.parts.items() if part in ("test", WHOLE)}
         (images,) = self._read(tested, ("test",), size, model).values()
         return images, described.metric
 
-    def _with_test(self) -> SetDescription:
+    def tested(self, *needed: str) -> SetDescription:
         """The parts, with val as test where there is none."""
         described = self.description()
         if self.val is None and "test" not in described.parts:
@@ -144,6 +138,7 @@ class NamedSets:
             if tested := described.parts.get("test"):
                 _log.warning("%s has no test part: %s is tested, and settings are not chosen on "
                              "it.", self.data or "the set", tested)  # fmt: skip
+        self._require(described.parts, needed)
         return described
 
     def _require(self, parts: Collection[str], needed: Sequence[str]) -> None:
