@@ -274,7 +274,6 @@ def _in_order(
     return geometry, sorted(rest, key=lambda each: each.stage)
 
 
-@entry()
 def difference(views: Views, name: str, device: torch.device | None = None) -> Tensor:
     """difference_BT: how an operator's effects on two views differ, from their record.
 
@@ -297,25 +296,9 @@ def difference(views: Views, name: str, device: torch.device | None = None) -> T
     return drawn_BT.to(images_BCHW.device if device is None else device, non_blocking=True)
 
 
-@entry()
 def numbers(name: str) -> int:
     """T, how many numbers `difference` gives for an operator."""
     parameters = {name: OPERATORS[name](size=224).sample(1, torch.Generator())}
     record = Record((name,), torch.ones(1, 1, dtype=torch.bool), parameters)
     blank = torch.empty(1, 3, 0, 0)
     return difference(Views((blank, blank), (record, record)), name).shape[1]
-
-
-@entry()
-def describe(record: Record, sample: int) -> str:
-    """What was applied to a sample of a batch, in a line: "crop 0.42, flip, blur σ 0.8".
-
-    The share of a crop is that of a square image.
-    """
-    single = record[sample : sample + 1]
-    captions = [
-        OPERATORS[name].caption(single.parameters[name])
-        for k, name in enumerate(record.names)
-        if single.applied_BK[0, k]
-    ]
-    return ", ".join(captions) or "unchanged"

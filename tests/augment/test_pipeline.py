@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, Record, View, describe
+from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, Record, View
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.data.generated import BLUR
@@ -171,8 +171,6 @@ def test_the_record_says_exactly_who_changed(operator, batch):
     changed = (images - identity).flatten(1).abs().amax(dim=1) > 1e-4
     faint = {"random_resized_crop", "sharpness", "solarize", "cutout"}  # magnitudes near 0
     assert changed[applied].float().mean() > (0.5 if operator in faint else 0.999)
-    for i in range(B):
-        assert (describe(record, i) == "unchanged") == (not applied[i])
 
 
 def test_a_view_shares_decisions_with_the_first(batch):

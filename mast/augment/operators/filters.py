@@ -147,7 +147,6 @@ def cut_out(images_BCHW: Tensor, side_B: Tensor, x_B: Tensor, y_B: Tensor) -> Te
 
 
 @operator("gaussian_blur", "focus", Stage.BLUR, gaussian_blur, {"sigma": 0.0},
-          shows="blur σ {sigma:.1f}",
           within={"sigma": (1e-6, inf), "extent": (0, inf)})  # fmt: skip
 class GaussianBlur(Operator):
     """Gaussian blur of a random width.
@@ -190,8 +189,7 @@ class GaussianBlur(Operator):
         return parameters["sigma"], radius_N.long()
 
 
-@operator("sharpness", "focus", Stage.BLUR, sharpen, {"factor": 1.0}, two_sided=True,
-          shows="sharpness {factor:.1f}")  # fmt: skip
+@operator("sharpness", "focus", Stage.BLUR, sharpen, {"factor": 1.0}, two_sided=True)
 class Sharpness(Operator):
     """Sharpen or soften.
 
@@ -202,8 +200,7 @@ class Sharpness(Operator):
     factor: tuple[float, float] = (0.1, 1.9)
 
 
-@operator("sobel", "color", Stage.EDGE, blend_edges, {"blend": 0.0}, shows="sobel {blend:.1f}",
-          within={"blend": (0, 1)})  # fmt: skip
+@operator("sobel", "color", Stage.EDGE, blend_edges, {"blend": 0.0}, within={"blend": (0, 1)})
 class Sobel(Operator):
     """Blend with the edges of the luminance.
 
@@ -235,8 +232,7 @@ class Cutout(Operator):
         return torch.stack([side_B, side_B * (x_B - 0.5), side_B * (y_B - 0.5)], dim=1)
 
 
-@operator("motion_blur", "focus", Stage.BLUR, motion_blur,
-          shows="motion blur {taps:.3g} px {angle:.0f}°", within={"taps": (3, inf)})  # fmt: skip
+@operator("motion_blur", "focus", Stage.BLUR, motion_blur, within={"taps": (3, inf)})
 class MotionBlur(Operator):
     """Blur along a line of random length and angle.
 
