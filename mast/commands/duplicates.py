@@ -62,7 +62,6 @@ def duplicates(
     weights: str | Path | None = None,
     download: bool = False,
     untrained: bool = False,
-    max_broken: float = 1.0,
 ) -> Listing:
     """Find groups of copies in a set and, on request, move all but one of each.
 
@@ -138,7 +137,7 @@ def duplicates(
     fixed, strict = _fixed(as_list(ignore), as_list(match))
     options = EncoderOptions(encoder, size, weights, download, untrained)
     spec = data if apart_of is None else cleanup.with_reference(data, apart_of)
-    by, photos = open_search(options, spec, invariances, device, max_broken)
+    by, photos = open_search(options, spec, invariances, device)
     order_N = preferred(photos, keep, named(split_cut(str(data))[0]), apart_of)
     canvases = photos.part(order_N, photos.name if reference is None else str(data))
     features_ND = by.features(photos)[order_N].to(by.encoder.device)
@@ -182,7 +181,7 @@ def groups_of(
     """Groups of copies, certain ones first; with a reference only groups that contain it."""
     groups = [[*copies] for _, copies in groupby(found, key=lambda copy: copy.group)]
     if reference is not None:
-        from mast.search.cleanup import is_below
+        from mast.search.preference import is_below
 
         of_reference = [is_below(canvases.file(at), reference) for at in range(len(canvases))]
         groups = [
