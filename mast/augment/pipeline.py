@@ -20,7 +20,7 @@ from mast.augment.presets import Preset
 from mast.augment.warp import Warp, compiled, render
 from mast.core.canvases import Canvases
 from mast.core.entry import entry
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError
 from mast.core.reading import RGB
 
 Kernels: TypeAlias = Literal["PyTorch", "Numba", "Triton"]
@@ -103,11 +103,6 @@ class Pipeline:
                 f"these views are of {self.channels} channels, got images of {channels}"
             )
         memory = self.buffer(count, device) if out is None else out
-        numbers = self._numbers(count)
-        if memory.shape != (numbers,) or not memory.is_contiguous() or memory.device != device:
-            raise UserError(
-                f"out: expected contiguous memory of shape {(numbers,)} on {device}, as from buffer"
-            )
         # Numba's kernels treat a few images at a time anyway
         one_by_one = [range(view, view + 1) for view in range(len(self.sizes))]
         images: list[Tensor] = []
@@ -124,7 +119,6 @@ class Pipeline:
             images += [images_BCHW[at * count : (at + 1) * count] for at in range(len(run))]
         return Views(tuple(images), records, aspect_B=aspect_B)
 
-    @entry()
     def buffer(self, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
         """Memory for all views of `n` images, float32 or bfloat16, flat, one view after the other.
 
@@ -280,10 +274,6 @@ def difference(views: Views, name: str, device: torch.device | None = None) -> T
     In the operator's own units; NaN where no observer of both views could tell
     (`Operator.difference`). By default on the device of the views.
     """
-    if name not in views.names:
-        raise unknown("operator of these views", name, views.names)
-    if len(views.records) != 2:
-        raise UserError(f"a difference is between two views, got {len(views.records)}")
     images_BCHW, aspect_B = views.images[0], views.aspect_B
     if aspect_B is None:
         aspect_B = torch.ones(len(images_BCHW))

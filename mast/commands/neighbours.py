@@ -43,7 +43,6 @@ def neighbours(
     weights: str | Path | None = None,
     download: bool = False,
     untrained: bool = False,
-    max_broken: float = 1.0,
 ) -> Listing:
     """Find the images of a set that are most similar to a query, by cosine.
 
@@ -87,7 +86,7 @@ def neighbours(
     if not queries:
         raise UserError("query: expected one or more images, got none")
     options = EncoderOptions(encoder, size, weights, download, untrained)
-    by, canvases = open_search(options, data, invariances, device, max_broken)
+    by, canvases = open_search(options, data, invariances, device)
     positions = dict(_located(queries, data, canvases))
     outside = [name for name, own in positions.items() if own is None]
     others = open_files(outside, by.size, canvases.reading) if outside else None

@@ -12,7 +12,7 @@ from mast.commands.common import command
 from mast.commands.options import with_texts
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError, counted
-from mast.core.files import default_cache, named, out_file
+from mast.core.files import default_cache, out_file
 from mast.core.kinds import later
 from mast.core.table import TextTable, literal
 
@@ -88,15 +88,12 @@ def show_config(config: PretrainConfig) -> str:
     return with_texts(config)
 
 
-def show_cache(
-    cache: str | Path | None = None, verify: bool = False, forget: str | None = None
-) -> TextTable:
+def show_cache(verify: bool = False, forget: str | None = None) -> TextTable:
     """List the cache: features by encoder, and canvases (decoded images) by set.
 
     Damaged entries are rebuilt when they are read.
 
     Args:
-        cache: Cache folder; by default that of all commands.
         verify: Read all canvases and count damaged ones.
         forget: Remove the features of encoders whose name contains this; "all" removes all
             features, measurements and lists of images.
@@ -104,7 +101,7 @@ def show_cache(
     from mast.data import cached_sets
     from mast.data.store import ImageStore
 
-    folder = default_cache() if cache is None else named(cache)
+    folder = default_cache()
     store = ImageStore(folder)
     if forget is not None:
         chosen = [each.name for each in store.kept() if forget in each.about]

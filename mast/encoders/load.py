@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from mast.core.bench import Bench
 from mast.core.compute import Compute
@@ -207,8 +206,6 @@ def _module(module: nn.Module, size: int | None) -> Loaded:
     if isinstance(depths := getattr(module, "depths", None), Depths):
         module, size = depths.encoder, size or depths.size
     kind = type(module).__name__
-    if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
-        raise UserError(f"encoder {kind} has no weights yet: run it on images once before")
     described = {"module": source_name(module)}
     if isinstance(module, Encoder):
         described = module.describe()

@@ -57,8 +57,6 @@ class NamedSets:
         root: Folder of torchvision and Hugging Face sets; by default the folder `downloads` next
             to the cached canvases.
         download: Allow downloading such a set, and the weights of an encoder's name.
-        max_broken: Share of a part's images that may be broken; broken ones are listed and left
-            out.
     """
 
     data: str | Path | None = None
@@ -67,7 +65,6 @@ class NamedSets:
     test: str | Path | None = None
     root: str | Path | None = None
     download: bool = False
-    max_broken: float = 1.0
 
     def __post_init__(self) -> None:
         for part in ("data", "train", "val", "test"):
@@ -170,9 +167,7 @@ class NamedSets:
     def _canvases(
         self, spec: str, size: int, model: nn.Module | None, reading: Reading | None = None
     ) -> CanvasSet:
-        config = DataConfig(
-            spec, root=self.root, download=self.download, max_broken=self.max_broken
-        )
+        config = DataConfig(spec, root=self.root, download=self.download, max_broken=1.0)
         return labelled_images(open_canvas(config, size, 1, model, reading))
 
     def _whole(self, spec: str, size: int, model: nn.Module | None) -> CanvasSet:
