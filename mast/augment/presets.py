@@ -108,9 +108,6 @@ MAST15 = (
 )
 MAST19 = (*MAST15, "solarize", "equalize", "posterize", "motion_blur")
 
-# Colors are destroyed where they are usually only disturbed.
-STRONG = View({"color_jitter": {"saturation": 0.4, "hue": 0.5}, "grayscale": {"probability": 0.4}})
-
 # Jitters of official codes; those of BYOL, Barlow Twins, MoCo v3 and DINO are VICReg's.
 SIMCLR: Overrides = {
     "color_jitter": {"brightness": 0.8, "contrast": 0.8, "saturation": 0.8, "hue": 0.2}
@@ -194,7 +191,6 @@ def _forgetting(*parts: Overrides) -> Preset:
 
 PRESETS = {
     "mast5": Preset(MAST5),
-    "mast5_strong": Preset(MAST5, (STRONG, STRONG)),
     "mast15": Preset(MAST15),
     "mast19": Preset(MAST19),
     # facebookresearch/vicreg, augmentations.py
