@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from mast.commands.common import command, listing_file, open_search, or_default, write_listing
 from mast.core.arguments import as_list
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Level: TypeAlias = Literal["exact", "near", "edited", "similar"]
 PAIR = ("path", "other")
-LEVELS = ("exact", "near", "edited", "similar")  # from certain to loose
+LEVELS = get_args(Level)  # from certain to loose
 FACTS = ("width", "height", "bytes", "date")  # columns that the terminal does not show
 Group: TypeAlias = "list[Copy]"
 _log = logging.getLogger("mast")

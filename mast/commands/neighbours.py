@@ -178,10 +178,6 @@ def _weights(
     from mast.invariance.pairs import weights_of
 
     assert by.adapted is not None
-    if len(canvases) < 2:
-        raise UserError(
-            f"data: expected two or more images with same and different, got one in {canvases.name}"
-        )
     names = list(dict.fromkeys(name for kind in pairs.values() for pair in kind for name in pair))
     bank_NF = by.depths(canvases)
     seen = dict[str, torch.Tensor]()
@@ -221,15 +217,13 @@ def _located(
         elif query.isdecimal() and int(query) < len(canvases):
             located.append((canvases.identifiers[int(query)], int(query)))
         else:
-            raise _unknown_query(query, data, canvases)
+            broken = {spelling(name): why for name, why in canvases.skipped.items()}
+            why = broken.get(spelling(query))
+            rest = f", which is broken: {why}" if why else ""
+            raise UserError(
+                f"query: expected an image of {data}, by name or by position below "
+                f"{len(canvases)}, or a file, got {query!r}"
+                + f", which is broken: {why}"
+                * bool(why)
+            )
     return located
-
-
-def _unknown_query(query: str, data: str | Path, canvases: CanvasSet) -> UserError:
-    for name, reason in canvases.skipped.items():
-        if spelling(name) == spelling(query):
-            return UserError(f"query: {query!r} is a broken image of {data}: {reason}")
-    return UserError(
-        f"query: expected an image of {data}, by name or by position below "
-        f"{len(canvases)}, or a file, got {query!r}"
-    )

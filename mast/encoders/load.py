@@ -4,7 +4,6 @@ D dimensions, B images.
 """
 
 import hashlib
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,17 +38,13 @@ from mast.models import (
     load_foreign,
     named_weights,
     near_weights,
-    size_of,
     weights_file,
 )
 from mast.models.encoders import channels_of, check_size, evaluating, resolve
 
 ADAPTED = "subspaces.safetensors"  # file in the folder of an adapted encoder
 LONGEST = 24  # letters of a name in a folder's name
-FAR = 2 / 3  # share of the trained size below which to warn
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
-
-_log = logging.getLogger("mast")
 
 
 class EncoderOptions(NamedTuple):
@@ -171,12 +166,6 @@ def _foreign(
                      for moments in encoder.config.normalization)  # fmt: skip
         says = f"{beside} says so" if beside else "a tag names another choice"
         say(f"{name or file} normalizes images by mean {mean} and std {std}; {says}")
-    trained = None if name is None else size_of(name)
-    if trained is not None and encoder.size < FAR * trained:
-        _log.warning(
-            "%s was trained with images of %d pixels and now gets %d: far fewer will be right; "
-            "leave size out for %d", name, trained, encoder.size, trained,
-        )  # fmt: skip
     sha256 = _sha256(file)
     content = {"file": file.name, "sha256": sha256, "layout": layout, "left_out": len(left_out)}
     described = encoder.describe() | {"weights": content}
