@@ -218,12 +218,9 @@ def _located(
             located.append((canvases.identifiers[int(query)], int(query)))
         else:
             broken = {spelling(name): why for name, why in canvases.skipped.items()}
-            why = broken.get(spelling(query))
-            rest = f", which is broken: {why}" if why else ""
+            rest = f", which is broken: {why}" if (why := broken.get(spelling(query))) else ""
             raise UserError(
                 f"query: expected an image of {data}, by name or by position below "
-                f"{len(canvases)}, or a file, got {query!r}"
-                + f", which is broken: {why}"
-                * bool(why)
+                f"{len(canvases)}, or a file, got {query!r}{rest}"
             )
     return located
