@@ -45,8 +45,6 @@ class Preset:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not self.views:
-            raise UserError("views is empty: a preset has at least one")
         for name in self.operators:
             if name not in OPERATORS:
                 raise unknown("operator", name, OPERATORS)

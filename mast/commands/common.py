@@ -56,7 +56,6 @@ TEXTS = {
     "download": "Allow downloading the weights.",
     "untrained": "Use random weights for a named architecture.",
     "threads": "CPU threads; PyTorch's choice by default.",
-    "shard": "`i/n`: every n-th run from the i-th, to split the runs over n processes.",
 }
 
 

@@ -35,7 +35,6 @@ from mast.models.pretrained import architecture_of as architecture_of
 from mast.models.pretrained import default_weights as default_weights
 from mast.models.pretrained import named_weights as named_weights
 from mast.models.pretrained import near_weights as near_weights
-from mast.models.pretrained import size_of as size_of
 from mast.models.pretrained import weights_file as weights_file
 from mast.models.selection import exempt_blocks as exempt_blocks
 from mast.models.selection import relative as relative

@@ -216,7 +216,6 @@ def test_threads_and_parts_of_a_large_batch_are_invisible(batch, compiled, monke
         (("rotate",), (View({"rotate": {"size": 3}}),), "field of rotate 'size'"),
         (("rotate",), (View({"invert": {"probability": 1.0}}),), r"'invert'.*rotate"),
         (("rotate",), (View(), View(size=4)), "size to be 8 pixels or more, got 4"),
-        (("rotate",), (), "views is empty"),
         (("rotate",), (View(), View(shares=("invert",))), "unknown operator of these views 'inv"),
     ],
 )
