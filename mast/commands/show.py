@@ -38,11 +38,10 @@ def show_operators(size: int = 224) -> TextTable:
 
     for number, (name, build) in enumerate(OPERATORS.items(), start=1):
         operator = build(size)
-        magnitudes = operator.magnitudes().items()
-        text = ", ".join(f"{name} {_short(value)}" for name, value in magnitudes)
+        drawn = [f"{key} {_short(value)}" for key, value in operator.magnitudes().items()]
         presets = ", ".join(key for key, preset in PRESETS.items() if name in preset.operators)
-        probability = f"{operator.probability:g}"
-        table.add_row(str(number), name, operator.changes, probability, text, presets)
+        numbers = f"{operator.probability:g}", ", ".join(drawn)
+        table.add_row(str(number), name, operator.changes, *numbers, presets)
     return table
 
 
