@@ -22,6 +22,7 @@ COLUMNS = (
     "right order",
     "by subspaces",
 )
+# What operators destroy by how images are drawn.
 DESTROYED_BY: dict[str, tuple[str, ...]] = {
     "shape": (),
     "color": ("color_jitter", "grayscale", "invert"),

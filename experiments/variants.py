@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mast.augment import ScheduleConfig
+from mast.augment import PRESETS, Preset, ScheduleConfig, View
+from mast.augment.presets import MAST5
 
 LR = 5e-3  # at a batch of 256
 WEIGHTS = (5.0, 10.0, 25.0)
@@ -14,6 +15,10 @@ UNSTAGED = ScheduleConfig(staged=False)
 ALL_BUT_ONE = ScheduleConfig(staged=False, leave_out=0.5)
 # All operators on half of the pairs, one to four of the five on the other half.
 SOME = ScheduleConfig(staged=False, leave_out=0.5, leave_out_count="any")
+
+# Colors are destroyed where they are usually only disturbed.
+STRONG = View({"color_jitter": {"saturation": 0.4, "hue": 0.5}, "grayscale": {"probability": 0.4}})
+PRESETS["mast5_strong"] = Preset(MAST5, (STRONG, STRONG))
 
 Fields = dict[str, Any]
 

@@ -26,7 +26,6 @@ def analyze(
     measure: bool = True,
     device: Device = "auto",
     seed: int = 0,
-    max_broken: float = 1.0,
 ) -> of_runs.Insights:
     """Analyze a run as `mast analyze` does, with the figures of the paper.
 
@@ -54,8 +53,8 @@ def analyze(
     folder = RunFolder(run).require()
     if measure and data is not None and parts_of(str(data)):
         try:
-            target_set = labelled(str(data), folder, max_broken)
+            target_set = labelled(str(data), folder)
             measure_missing(folder, target_set, device, seed, MEASURED)
         except UserError as error:  # features that are not finite: the other analyses go on
             say(f"not measured: {error}", style="yellow")
-    return of_runs.analyze(run, data, analyses, beside, images, device, seed, max_broken)
+    return of_runs.analyze(run, data, analyses, beside, images, device, seed)

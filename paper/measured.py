@@ -29,11 +29,11 @@ class LabelledSet:
     fingerprints: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
-def labelled(data: str, folder: RunFolder, max_broken: float = 1.0) -> LabelledSet:
+def labelled(data: str, folder: RunFolder) -> LabelledSet:
     """A set with labelled images to learn from and to test on, for a run."""
     parts, size = parts_of(data), read(folder.config).size
     if parts:
-        sets = NamedSets(data, max_broken=max_broken)
+        sets = NamedSets(data)
         opened = sets.open(EvaluationData, size, model=load_encoder(folder.encoder))
         if opened.test.targets:
             known = {size: opened.fingerprints}

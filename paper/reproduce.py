@@ -98,6 +98,7 @@ def reproduce(
         only: Patterns of run names to train, such as `flowers17-mast5-*`; all by default.
         gpu: The GPU for which `dry` estimates hours; by default an H100 at the paper's scale; at
             the small scale a few steps are timed on this machine.
+        shard: `i/n`: every n-th run from the i-th, to split the runs over n processes.
         dry: Only print what is left to train, and its cost.
 
     Returns:

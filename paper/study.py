@@ -75,6 +75,7 @@ def study(
         seeds: Seeds of the runs; an interval needs two or more.
         protocols: Protocols that measure the variants, as in `mast evaluate`.
         epochs: Epochs of all variants, to make them cheaper; those of the run by default.
+        shard: `i/n`: every n-th run from the i-th, to split the runs over n processes.
         dry: Only list the runs.
 
     Returns:

@@ -3,7 +3,6 @@
 from mast.analyses.analysis import Analysis as Analysis
 from mast.analyses.analysis import Arrays as Arrays
 from mast.analyses.analysis import ChangeBy as ChangeBy
-from mast.analyses.analysis import Details as Details
 from mast.analyses.analysis import Gallery as Gallery
 from mast.analyses.analysis import Grid as Grid
 from mast.analyses.analysis import Images as Images

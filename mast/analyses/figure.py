@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import functools
 import io
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
-from PIL import Image
-from torch import Tensor
 
 from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import visible
-from mast.core.reading import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure  # noqa: PLC0414  # for the analyses
@@ -47,7 +43,6 @@ STYLE: Any = {
     "text.parse_math": False,  # a dollar in the name of a class is a dollar
     "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
 }
-OF_VIEWS = {"Software": "mast show views"}
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
@@ -162,33 +157,3 @@ def words(name: str) -> str:
 def capital(text: str) -> str:
     """A text as a sentence begins."""
     return text[:1].upper() + text[1:]
-
-
-def views_grid(
-    originals_BCHW: Tensor, views: Sequence[Tensor], captions: Sequence[Sequence[str]], path: Path
-) -> None:
-    """Draw images in [0, 1] next to their views as a PNG; captions say what was applied to each."""
-    from matplotlib.figure import Figure
-
-    rows, columns = len(originals_BCHW), 1 + len(views)
-    figure = Figure(figsize=(8.4 * columns / 3, 2.45 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for row in range(rows):
-        images = [shown(of_BCHW[row : row + 1])[0] for of_BCHW in (originals_BCHW, *views)]
-        texts = ("image", *captions[row])
-        for axis, image_CHW, text in zip(axes[row], images, texts, strict=True):
-            axis.imshow(image_CHW.float().permute(1, 2, 0).numpy(), interpolation="nearest")
-            axis.set_title(textwrap.fill(text, 38), fontsize=8)
-            axis.set_axis_off()
-    write_atomically(
-        path, lambda partial: figure.savefig(partial, dpi=110, format="png", metadata=OF_VIEWS)
-    )
-
-
-def is_views_grid(path: Path) -> bool:
-    """Whether a file is a picture of `views_grid`."""
-    try:
-        with Image.open(path) as image:
-            return OF_VIEWS.items() <= image.info.items()
-    except Exception:  # Pillow raises OSError, SyntaxError, ValueError, DecompressionBombError, …
-        return False

@@ -15,7 +15,6 @@ from mast.augment.operators import PROPERTIES as PROPERTIES
 from mast.augment.operators import named_operators as named_operators
 from mast.augment.operators import operators_for as operators_for
 from mast.augment.pipeline import Pipeline as Pipeline
-from mast.augment.pipeline import describe as describe
 from mast.augment.pipeline import difference as difference
 from mast.augment.pipeline import numbers as numbers
 from mast.augment.presets import PRESETS as PRESETS

@@ -51,7 +51,6 @@ def compose_count(progress: float, count: int, stage1: float = 0.5, full: float 
     return round(1 + (count - 1) * (progress - stage1) / (full - stage1))
 
 
-@entry()
 def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -> Tensor:
     """Draw which of `count` operators may act on each of `n` samples.
 
@@ -61,7 +60,6 @@ def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -
     return _ranks(n, count, generator) < compose
 
 
-@entry()
 def draw_chosen(
     config: ScheduleConfig, count: int, progress: float, n: int, generator: torch.Generator
 ) -> Tensor | None:

@@ -153,7 +153,6 @@ class Operator:
     drawn: ClassVar[Mapping[str, float]]  # its magnitudes, and for each the one without effect
     graded: ClassVar[bool]  # whether it has a magnitude, or is done or not
     two_sided: ClassVar[bool] = False  # whether the magnitude without effect is within the range
-    shows: ClassVar[str]  # its caption, with parameters by name
     of_colors: ClassVar[bool] = False  # whether it needs red, green and blue
     within: ClassVar[Bounds] = {}  # of fields: the least and the most
 
@@ -273,12 +272,6 @@ class Operator:
 
         return step
 
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        """Name one sample's magnitudes in a few characters, for a figure."""
-        values = {name: each.item() for name, each in parameters.items() if each.numel() == 1}
-        return cls.shows.format(**values)
-
 
 C = TypeVar("C", bound=Operator)
 
@@ -301,7 +294,6 @@ def operator(
 
     def decorated(kind: type[C]) -> type[C]:
         kind.name, kind.changes, kind.stage, kind.drawn = name, changes, stage, drawn or {}
-        kind.shows = " ".join([name.replace("_", " "), *(f"{{{each}:.2f}}" for each in kind.drawn)])
         kind.kernel = None
         if kernel is not None:
             kind.function = staticmethod(kernel)

@@ -20,7 +20,7 @@ from mast.augment.presets import Preset
 from mast.augment.warp import Warp, compiled, render
 from mast.core.canvases import Canvases
 from mast.core.entry import entry
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError
 from mast.core.reading import RGB
 
 Kernels: TypeAlias = Literal["PyTorch", "Numba", "Triton"]
@@ -103,11 +103,6 @@ class Pipeline:
                 f"these views are of {self.channels} channels, got images of {channels}"
             )
         memory = self.buffer(count, device) if out is None else out
-        numbers = self._numbers(count)
-        if memory.shape != (numbers,) or not memory.is_contiguous() or memory.device != device:
-            raise UserError(
-                f"out: expected contiguous memory of shape {(numbers,)} on {device}, as from buffer"
-            )
         # Numba's kernels treat a few images at a time anyway
         one_by_one = [range(view, view + 1) for view in range(len(self.sizes))]
         images: list[Tensor] = []
@@ -124,7 +119,6 @@ class Pipeline:
             images += [images_BCHW[at * count : (at + 1) * count] for at in range(len(run))]
         return Views(tuple(images), records, aspect_B=aspect_B)
 
-    @entry()
     def buffer(self, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
         """Memory for all views of `n` images, float32 or bfloat16, flat, one view after the other.
 
@@ -274,17 +268,12 @@ def _in_order(
     return geometry, sorted(rest, key=lambda each: each.stage)
 
 
-@entry()
 def difference(views: Views, name: str, device: torch.device | None = None) -> Tensor:
     """difference_BT: how an operator's effects on two views differ, from their record.
 
     In the operator's own units; NaN where no observer of both views could tell
     (`Operator.difference`). By default on the device of the views.
     """
-    if name not in views.names:
-        raise unknown("operator of these views", name, views.names)
-    if len(views.records) != 2:
-        raise UserError(f"a difference is between two views, got {len(views.records)}")
     images_BCHW, aspect_B = views.images[0], views.aspect_B
     if aspect_B is None:
         aspect_B = torch.ones(len(images_BCHW))
@@ -297,25 +286,9 @@ def difference(views: Views, name: str, device: torch.device | None = None) -> T
     return drawn_BT.to(images_BCHW.device if device is None else device, non_blocking=True)
 
 
-@entry()
 def numbers(name: str) -> int:
     """T, how many numbers `difference` gives for an operator."""
     parameters = {name: OPERATORS[name](size=224).sample(1, torch.Generator())}
     record = Record((name,), torch.ones(1, 1, dtype=torch.bool), parameters)
     blank = torch.empty(1, 3, 0, 0)
     return difference(Views((blank, blank), (record, record)), name).shape[1]
-
-
-@entry()
-def describe(record: Record, sample: int) -> str:
-    """What was applied to a sample of a batch, in a line: "crop 0.42, flip, blur σ 0.8".
-
-    The share of a crop is that of a square image.
-    """
-    single = record[sample : sample + 1]
-    captions = [
-        OPERATORS[name].caption(single.parameters[name])
-        for k, name in enumerate(record.names)
-        if single.applied_BK[0, k]
-    ]
-    return ", ".join(captions) or "unchanged"

@@ -45,8 +45,6 @@ class Preset:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not self.views:
-            raise UserError("views is empty: a preset has at least one")
         for name in self.operators:
             if name not in OPERATORS:
                 raise unknown("operator", name, OPERATORS)
@@ -108,9 +106,6 @@ MAST15 = (
 )
 MAST19 = (*MAST15, "solarize", "equalize", "posterize", "motion_blur")
 
-# Colors are destroyed where they are usually only disturbed.
-STRONG = View({"color_jitter": {"saturation": 0.4, "hue": 0.5}, "grayscale": {"probability": 0.4}})
-
 # Jitters of official codes; those of BYOL, Barlow Twins, MoCo v3 and DINO are VICReg's.
 SIMCLR: Overrides = {
     "color_jitter": {"brightness": 0.8, "contrast": 0.8, "saturation": 0.8, "hue": 0.2}
@@ -146,7 +141,7 @@ DINO_SMALL = View(
 )
 
 
-def _unequal(crop: dict[str, Any]) -> tuple[View, View]:
+def unequal(crop: dict[str, Any]) -> tuple[View, View]:
     """One view always blurred, one seldom and sometimes solarized at 128 of 255, as in BYOL."""
     threshold = (0.5, 0.5)
     drawn = ((1.0, 0.0), (0.1, 0.2))
@@ -194,20 +189,17 @@ def _forgetting(*parts: Overrides) -> Preset:
 
 PRESETS = {
     "mast5": Preset(MAST5),
-    "mast5_strong": Preset(MAST5, (STRONG, STRONG)),
     "mast15": Preset(MAST15),
     "mast19": Preset(MAST19),
     # facebookresearch/vicreg, augmentations.py
-    "vicreg": Preset((*MAST5, "solarize"), _unequal({"bicubic": True})),
-    # facebookresearch/moco-v3, main_moco.py, and the --crop-min of its commands for a ResNet-50
-    "moco_v3": Preset((*MAST5, "solarize"), _unequal({"scale": (0.2, 1.0)})),
+    "vicreg": Preset((*MAST5, "solarize"), unequal({"bicubic": True})),
     # facebookresearch/dino, main_dino.py, by default
     "dino": Preset(
         (*MAST5, "solarize"),
-        (*_unequal({"scale": (0.4, 1.0), "bicubic": True}), *[DINO_SMALL] * 8),
+        (*unequal({"scale": (0.4, 1.0), "bicubic": True}), *[DINO_SMALL] * 8),
     ),
     # the same without small views, for which that code recommends wider crops
-    "dino_small": Preset((*MAST5, "solarize"), _unequal({"scale": (0.14, 1.0), "bicubic": True})),
+    "dino_small": Preset((*MAST5, "solarize"), unequal({"scale": (0.14, 1.0), "bicubic": True})),
     "lejepa": Preset((*MAST5, "solarize"), (LEJEPA_LARGE, LEJEPA_LARGE, *[LEJEPA_SMALL] * 6)),
     "simclr": Preset(MAST5, (View(SIMCLR), View(SIMCLR))),
     "moco": Preset(MAST5, (View(MOCO), View(MOCO))),

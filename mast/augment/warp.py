@@ -57,24 +57,18 @@ class Warp:
         return Warp(matrices, extent, aligned, bounded, self.bicubic)
 
 
-def affine(
-    like_B: Tensor,
-    *,
-    xx: Tensor | float = 1.0,
-    xy: Tensor | float = 0.0,
-    x: Tensor | float = 0.0,
-    yx: Tensor | float = 0.0,
-    yy: Tensor | float = 1.0,
-    y: Tensor | float = 0.0,
-) -> Tensor:
-    """Assemble matrices_B33 = [[xx, xy, x], [yx, yy, y], [0, 0, 1]] on the device of `like_B`."""
-    matrices_B33 = torch.zeros(len(like_B), 3, 3, device=like_B.device)
-    entries = (xx, xy, x, yx, yy, y, 0.0, 0.0, 1.0)
-    for place_B, entry in zip(matrices_B33.flatten(1).unbind(1), entries, strict=True):
-        if isinstance(entry, Tensor):
-            place_B.copy_(entry, non_blocking=True)
-        elif entry:
-            place_B.fill_(entry)
+ENTRIES = {"xx": (0, 0), "xy": (0, 1), "x": (0, 2), "yx": (1, 0), "yy": (1, 1), "y": (1, 2)}
+
+
+def affine(like_B: Tensor, **entries: Tensor | float) -> Tensor:
+    """Assemble matrices_B33 = [[xx, xy, x], [yx, yy, y], [0, 0, 1]] on the device of `like_B`.
+
+    Entries that are left out are those of the identity.
+    """
+    matrices_B33 = torch.eye(3, device=like_B.device).repeat(len(like_B), 1, 1)
+    for name, value in entries.items():
+        row, column = ENTRIES[name]
+        matrices_B33[:, row, column] = value
     return matrices_B33
 
 

@@ -73,7 +73,6 @@ def adapt(
     download: bool = False,
     untrained: bool = False,
     seed: int = 0,
-    max_broken: float = 1.0,
 ) -> Adaptation:
     """Measure how operators move the features of an encoder, so that its invariance can be chosen.
 
@@ -119,7 +118,7 @@ def adapt(
         ours = (ADAPTED, ENCODER) if (folder / ADAPTED).exists() else ()
         refuse_others(folder, ours, "mast adapt")
         check_writable(folder)
-    canvases = open_photos(DataConfig(str(data), max_broken=max_broken), loaded.size, depths)
+    canvases = open_photos(DataConfig(str(data), max_broken=1.0), loaded.size, depths)
     some = measure.some_of(canvases, images, seed)
     compute = Compute(find_device(device))
     adapted = measure.moved(frozen(whole, encoder, compute), some, named, seed)

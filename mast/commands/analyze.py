@@ -56,7 +56,6 @@ def analyze(
     images: int = 512,
     device: Device = "auto",
     seed: int = 0,
-    max_broken: float = 1.0,
 ) -> Insights:
     """Analyze a run; write arrays and figures to `analysis/` in the run folder.
 
@@ -86,7 +85,7 @@ def analyze(
     place = find_device(device)
     data = None if data is None else str(data)
     images_of = None if data is None else parts_of(data).get("test", data)
-    looked_at = None if images_of is None else DataConfig(images_of, max_broken=max_broken)
+    looked_at = None if images_of is None else DataConfig(images_of, max_broken=1.0)
     subject = subject_of(folder, looked_at, images, place, seed)
     runs_beside = tuple(
         replace(subject_of(other, looked_at, images, place, seed), name=name)

@@ -23,7 +23,6 @@ def browse(
     weights: str | Path | None = None,
     download: bool = False,
     untrained: bool = False,
-    max_broken: float = 1.0,
 ) -> Path:
     """Write a page on which you search photos and choose what counts, and open it.
 
@@ -56,7 +55,7 @@ def browse(
     from mast.search.reduced import reduced
 
     options = EncoderOptions(encoder, size, weights, download, untrained)
-    by, photos = open_search(options, data, InvarianceChoice(space=DEPTHS), device, max_broken)
+    by, photos = open_search(options, data, InvarianceChoice(space=DEPTHS), device)
     if by.adapted is None:
         raise UserError(f"data: expected {FEWEST} different photos or more, got {len(photos)}")
     lead = images_of(photos.name, len(photos), photos.skipped)

@@ -55,9 +55,7 @@ TEXTS = {
     "weights": "A checkpoint to load into the named architecture.",
     "download": "Allow downloading the weights.",
     "untrained": "Use random weights for a named architecture.",
-    "max_broken": "Largest share of broken images to accept; they are listed and left out.",
     "threads": "CPU threads; PyTorch's choice by default.",
-    "shard": "`i/n`: every n-th run from the i-th, to split the runs over n processes.",
 }
 
 
@@ -109,7 +107,6 @@ def open_search(
     data: str | Path,
     invariances: InvarianceChoice,
     device: Device,
-    max_broken: float,
 ) -> tuple[SearchEncoder, CanvasSet]:
     """The encoder to compare images with, and the images."""
     from mast.core.compute import Compute
@@ -118,7 +115,7 @@ def open_search(
     from mast.data.photos import opener
     from mast.invariance.choice import load_search_encoder
 
-    photos = opener(DataConfig(str(data), max_broken=max_broken))
+    photos = opener(DataConfig(str(data), max_broken=1.0))
     by = load_search_encoder(options, invariances, Compute(find_device(device)), photos=photos)
     return by, by.opened(photos)
 

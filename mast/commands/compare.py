@@ -20,7 +20,7 @@ def compare(runs: str | Path | Sequence[str | Path]) -> Comparison:
     weights if they were measured on the same images.
 
     Args:
-        runs: Run folders, or names and files as in `mast evaluate`; the verdict is about the first.
+        runs: Folders that `mast evaluate` wrote to; the verdict is about the first.
 
     Returns:
         Rows, notes, and the `verdict`.

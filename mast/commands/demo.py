@@ -74,7 +74,7 @@ def demo(
     run = pretrain(config).path
     adapt(data, run, LOOKED_AT, to, operators=MEASURED, device=device, seed=seed)
     test, choice = f"toys@test:{images // 4}", InvarianceChoice(space=DEPTHS)
-    by, canvases = open_search(EncoderOptions(to), test, choice, device, 0.0)
+    by, canvases = open_search(EncoderOptions(to), test, choice, device)
     assert by.adapted is not None
     names = [_described(canvases, at) for at in range(len(canvases))]
     first = names[int(np.argmin(canvases.targets["sharpness"]))]

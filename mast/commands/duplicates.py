@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from mast.commands.common import command, listing_file, open_search, or_default, write_listing
 from mast.core.arguments import as_list
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Level: TypeAlias = Literal["exact", "near", "edited", "similar"]
 PAIR = ("path", "other")
-LEVELS = ("exact", "near", "edited", "similar")  # from certain to loose
+LEVELS = get_args(Level)  # from certain to loose
 FACTS = ("width", "height", "bytes", "date")  # columns that the terminal does not show
 Group: TypeAlias = "list[Copy]"
 _log = logging.getLogger("mast")
@@ -62,7 +62,6 @@ def duplicates(
     weights: str | Path | None = None,
     download: bool = False,
     untrained: bool = False,
-    max_broken: float = 1.0,
 ) -> Listing:
     """Find groups of copies in a set and, on request, move all but one of each.
 
@@ -138,7 +137,7 @@ def duplicates(
     fixed, strict = _fixed(as_list(ignore), as_list(match))
     options = EncoderOptions(encoder, size, weights, download, untrained)
     spec = data if apart_of is None else cleanup.with_reference(data, apart_of)
-    by, photos = open_search(options, spec, invariances, device, max_broken)
+    by, photos = open_search(options, spec, invariances, device)
     order_N = preferred(photos, keep, named(split_cut(str(data))[0]), apart_of)
     canvases = photos.part(order_N, photos.name if reference is None else str(data))
     features_ND = by.features(photos)[order_N].to(by.encoder.device)
@@ -182,7 +181,7 @@ def groups_of(
     """Groups of copies, certain ones first; with a reference only groups that contain it."""
     groups = [[*copies] for _, copies in groupby(found, key=lambda copy: copy.group)]
     if reference is not None:
-        from mast.search.cleanup import is_below
+        from mast.search.preference import is_below
 
         of_reference = [is_below(canvases.file(at), reference) for at in range(len(canvases))]
         groups = [

@@ -33,7 +33,6 @@ def embed(
     weights: str | Path | None = None,
     download: bool = False,
     untrained: bool = False,
-    max_broken: float = 1.0,
 ) -> Path:
     """Write the features of every image of a set.
 
@@ -68,7 +67,7 @@ def embed(
     file = out_file(out, {".npz": _is_npz, ".parquet": begins("identifier")})
     options = EncoderOptions(encoder, size, weights, download, untrained)
     invariances = InvarianceChoice(ignore, match, space)
-    by, canvases = open_search(options, data, invariances, device, max_broken)
+    by, canvases = open_search(options, data, invariances, device)
     arrays = {
         "identifiers": np.array(canvases.identifiers),
         **{f"target_{name}": values for name, values in canvases.targets.items()},

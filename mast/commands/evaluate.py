@@ -142,7 +142,7 @@ def evaluate(
         # Fail before anything runs for hours.
         common = EvaluationSettings(seed=seed, protocols=settings or {})
         for name in names:
-            make_evaluator(name, common).prepare(measured)
+            make_evaluator(name, common)
         if fabric.is_global_zero and sets == NamedSets():
             say("data: none, so the generated set `factors` is used")
         groups = [

@@ -68,8 +68,6 @@ def export(
     run, target = _places(Path(model), original, "-".join([*invariances.names, format]))
     target = target if out is None else named(out)
     files_to_replace(target, format)
-    if license is not None and not license.strip():
-        raise UserError("license: expected a name such as apache-2.0, got nothing")
     form = FORMATS[format].kind(original)
     identity = original.fingerprint()
     title = (run.path if run else target).absolute().name

@@ -60,7 +60,6 @@ def fit(
     download: bool = False,
     untrained: bool = False,
     weights: str | Path | None = None,
-    max_broken: float = 1.0,
     groups: str | None = None,
 ) -> Fitted:
     """Train a classifier on an encoder from labeled images, and save it.
@@ -123,7 +122,7 @@ def fit(
     loaded = load(*options)
     compute = Compute(find_device(device))
     bench = Bench(compute, loaded.folder / EVALUATIONS)
-    sets = NamedSets(data, download=download, max_broken=max_broken)
+    sets = NamedSets(data, download=download)
     by = load_search_encoder(
         options, invariances, compute, bench=bench, loaded=loaded,
         photos=lambda size, model, _: sets.learning(size, model).train,

@@ -43,7 +43,6 @@ def neighbours(
     weights: str | Path | None = None,
     download: bool = False,
     untrained: bool = False,
-    max_broken: float = 1.0,
 ) -> Listing:
     """Find the images of a set that are most similar to a query, by cosine.
 
@@ -87,7 +86,7 @@ def neighbours(
     if not queries:
         raise UserError("query: expected one or more images, got none")
     options = EncoderOptions(encoder, size, weights, download, untrained)
-    by, canvases = open_search(options, data, invariances, device, max_broken)
+    by, canvases = open_search(options, data, invariances, device)
     positions = dict(_located(queries, data, canvases))
     outside = [name for name, own in positions.items() if own is None]
     others = open_files(outside, by.size, canvases.reading) if outside else None
@@ -179,10 +178,6 @@ def _weights(
     from mast.invariance.pairs import weights_of
 
     assert by.adapted is not None
-    if len(canvases) < 2:
-        raise UserError(
-            f"data: expected two or more images with same and different, got one in {canvases.name}"
-        )
     names = list(dict.fromkeys(name for kind in pairs.values() for pair in kind for name in pair))
     bank_NF = by.depths(canvases)
     seen = dict[str, torch.Tensor]()
@@ -222,15 +217,10 @@ def _located(
         elif query.isdecimal() and int(query) < len(canvases):
             located.append((canvases.identifiers[int(query)], int(query)))
         else:
-            raise _unknown_query(query, data, canvases)
+            broken = {spelling(name): why for name, why in canvases.skipped.items()}
+            rest = f", which is broken: {why}" if (why := broken.get(spelling(query))) else ""
+            raise UserError(
+                f"query: expected an image of {data}, by name or by position below "
+                f"{len(canvases)}, or a file, got {query!r}{rest}"
+            )
     return located
-
-
-def _unknown_query(query: str, data: str | Path, canvases: CanvasSet) -> UserError:
-    for name, reason in canvases.skipped.items():
-        if spelling(name) == spelling(query):
-            return UserError(f"query: {query!r} is a broken image of {data}: {reason}")
-    return UserError(
-        f"query: expected an image of {data}, by name or by position below "
-        f"{len(canvases)}, or a file, got {query!r}"
-    )

@@ -43,7 +43,6 @@ def outliers(
     download: bool = False,
     untrained: bool = False,
     seed: int = 0,
-    max_broken: float = 1.0,
 ) -> Listing:
     """Rank images by how far they lie from all others, and find labels that may be wrong.
 
@@ -78,19 +77,19 @@ def outliers(
     from mast.core.launch import find_device
     from mast.data import DataConfig, open_photos
     from mast.data.photos import opener
-    from mast.encoders.load import EncoderOptions, source_name
+    from mast.encoders.load import EncoderOptions
     from mast.evaluation.label_errors import checked_labels
     from mast.invariance.choice import InvarianceChoice, load_search_encoder
     from mast.search.duplicates import first_copies
     from mast.search.outliers import distances
 
-    photos = opener(DataConfig(str(data), max_broken=max_broken))
+    photos = opener(DataConfig(str(data), max_broken=1.0))
     options = EncoderOptions(encoder, size, weights, download, untrained)
     invariances = InvarianceChoice(ignore, match, space)
     by = load_search_encoder(options, invariances, Compute(find_device(device)), photos=photos)
     reading = bank = None
     if known is not None:
-        config = DataConfig(str(known), max_broken=max_broken)
+        config = DataConfig(str(known), max_broken=1.0)
         bank = open_photos(config, by.size, by.encoder.module)
         if len(bank) > KNOWN:
             bank = bank.part(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
@@ -105,10 +104,6 @@ def outliers(
     else:
         bank_ND = by.features(bank).to(features_ND.device)
         distance_N = distances(bank_ND, first_copies(bank), features_ND).cpu().numpy()
-    if len(distance_N) > 1 and np.ptp(distance_N) <= 1e-6:  # the rounding error of cosines
-        raise UserError(
-            f"encoder: {source_name(encoder)} gives all images the same distance, so none is ranked"
-        )
     checked = None
     if labelled is not None:
         checked = checked_labels(canvases.units, *labelled, features_ND, first_N, seed)

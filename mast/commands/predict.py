@@ -31,7 +31,6 @@ def predict(
     features: str | Path | None = None,
     every_class: bool = False,
     device: Device = "auto",
-    max_broken: float = 1.0,
 ) -> Listing:
     """Classify images and write the predictions to a table.
 
@@ -74,7 +73,7 @@ def predict(
     model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier, own)
     if own is not None and "features" not in model.about.get("encoder", ()):
         raise UserError("features: expected none, as this classifier was trained on images")
-    canvases = open_photos(DataConfig(str(data), max_broken=max_broken), model.size, model)
+    canvases = open_photos(DataConfig(str(data), max_broken=1.0), model.size, model)
     predicted = model.from_probabilities(
         extract(model, canvases, model.size, Compute(find_device(device)))
         if own is None

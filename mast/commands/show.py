@@ -10,8 +10,9 @@ from rich.text import Text
 
 from mast.commands.common import command
 from mast.commands.options import with_texts
+from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError, counted
-from mast.core.files import default_cache, named, out_file
+from mast.core.files import default_cache, out_file
 from mast.core.kinds import later
 from mast.core.table import TextTable, literal
 
@@ -37,45 +38,25 @@ def show_operators(size: int = 224) -> TextTable:
 
     for number, (name, build) in enumerate(OPERATORS.items(), start=1):
         operator = build(size)
-        magnitudes = operator.magnitudes().items()
-        text = ", ".join(f"{name} {_short(value)}" for name, value in magnitudes)
+        drawn = [f"{key} {_short(value)}" for key, value in operator.magnitudes().items()]
         presets = ", ".join(key for key, preset in PRESETS.items() if name in preset.operators)
-        probability = f"{operator.probability:g}"
-        table.add_row(str(number), name, operator.changes, probability, text, presets)
+        numbers = f"{operator.probability:g}", ", ".join(drawn)
+        table.add_row(str(number), name, operator.changes, *numbers, presets)
     return table
 
 
-# From `docs/results.md`; `mast plan` scales epochs to 50,000 images.
-BY_PHOTOS = (
-    (
-        "below 3,000",
-        "none",
-        "Use the default encoder or other published weights. On five sets of 806 to 2,587 photos, "
-        "pretraining from random weights ended 8 to 28 points below them.",
-    ),
-    (
-        "3,000 to 50,000, or no GPU",
-        "mast_c5_small",
-        "Its method ranks first of 13 in `docs/results.md`, on 10,000 images of 32 pixels; not "
-        "compared with published weights there.",
-    ),
-    (
-        "more, with a GPU",
-        "mast_c5_medium",
-        "The same for photos at 224 pixels; no such run was trained to the end, so its learning "
-        "rate is not tuned. `mast plan` estimates the hours.",
-    ),
+OF_VIEWS = "Software", "mast show views"
+SHOWN = 224  # pixels: the least side of a view in the picture
+BY_PHOTOS = (  # docs/results.md
+    "Below 3,000 photos, use the default encoder or other published weights: on five sets of "
+    "photos, pretraining from random weights ended 8 to 28 points below them. Up to 50,000, or "
+    "without a GPU: mast_c5_small. More, with a GPU: mast_c5_medium, which is not tuned yet."
 )
 
 
 @command
 def show_recipes() -> Group:
     """List recipes, and which recipe suits how many photos."""
-    first = TextTable(title="which recipe", show_lines=True)
-    for column in ("photos", "recipe", "why"):
-        first.add_column(column)
-    for row in BY_PHOTOS:
-        first.add_row(*row)
     table = TextTable(title="recipes", show_lines=True)
     table.add_column("recipe", no_wrap=True)
     table.add_column("what it trains")
@@ -97,7 +78,7 @@ def show_recipes() -> Group:
         table.add_row(name, Text.assemble(title, "\n", (", ".join(facts), "dim")))
     from rich.console import Group
 
-    return Group(first, table)
+    return Group(BY_PHOTOS, table)
 
 
 @command
@@ -106,15 +87,12 @@ def show_config(config: PretrainConfig) -> str:
     return with_texts(config)
 
 
-def show_cache(
-    cache: str | Path | None = None, verify: bool = False, forget: str | None = None
-) -> TextTable:
+def show_cache(verify: bool = False, forget: str | None = None) -> TextTable:
     """List the cache: features by encoder, and canvases (decoded images) by set.
 
     Damaged entries are rebuilt when they are read.
 
     Args:
-        cache: Cache folder; by default that of all commands.
         verify: Read all canvases and count damaged ones.
         forget: Remove the features of encoders whose name contains this; "all" removes all
             features, measurements and lists of images.
@@ -122,7 +100,7 @@ def show_cache(
     from mast.data.cache import cached_sets
     from mast.data.store import ImageStore
 
-    folder = default_cache() if cache is None else named(cache)
+    folder = default_cache()
     store = ImageStore(folder)
     if forget is not None:
         chosen = [each.name for each in store.kept() if forget in each.about]
@@ -156,7 +134,7 @@ def show_views(
     out: str | Path = "views.png",
     images: int = 6,
 ) -> Path:
-    """Draw images next to views that pretraining would see, captioned with their operators.
+    """Draw images, each in a row with the views of it that pretraining would see.
 
     Args:
         config: Data, views, size and seed are used. All operators may act.
@@ -166,28 +144,42 @@ def show_views(
     Returns:
         The file.
     """
-    from mast.analyses.figure import is_views_grid, views_grid
-
     if images < 1:
         raise UserError(f"images: expected 1 or more, got {images}")
-    target = out_file(out, {".png": is_views_grid})
+    target = out_file(out, {".png": _is_of_views})
     import torch
+    from PIL.PngImagePlugin import PngInfo
+    from torch.nn.functional import interpolate
+    from torchvision.transforms.functional import to_pil_image
+    from torchvision.utils import make_grid
 
-    from mast.augment import Pipeline, center_views, describe, draw_views
+    from mast.augment import Pipeline, center_views, draw_views
+    from mast.core.reading import shown
     from mast.core.seeds import stream
     from mast.data import open_canvas
 
     canvases = open_canvas(config.data, config.size)
     index_B = torch.randperm(len(canvases), generator=stream(config.seed, 0, 0))[:images]
     batch = canvases.batch(index_B)
-    pipeline = Pipeline(config.preset, config.size)
-    views = draw_views(pipeline, batch, (config.seed, 0, 1))
-    captions = [
-        [describe(record, sample) for record in views.records] for sample in range(len(index_B))
-    ]
-    originals_BCHW = center_views(batch, config.size)
-    views_grid(originals_BCHW, views.images, captions, target)
+    views = draw_views(Pipeline(config.preset, config.size), batch, (config.seed, 0, 1))
+    columns = [center_views(batch, config.size), *views.images]
+    side = max(SHOWN, config.size)
+    rows = torch.stack([interpolate(shown(each), (side, side)) for each in columns], dim=1)
+    picture, about = to_pil_image(make_grid(rows.flatten(0, 1), len(columns))), PngInfo()
+    about.add_text(*OF_VIEWS)
+    write_atomically(target, lambda partial: picture.save(partial, "PNG", pnginfo=about))
     return target
+
+
+def _is_of_views(path: Path) -> bool:
+    """Whether `show_views` drew a picture."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return OF_VIEWS in image.info.items()
+    except Exception:  # Pillow raises OSError, SyntaxError, ValueError, DecompressionBombError, …
+        return False
 
 
 def _short(value: object) -> str:

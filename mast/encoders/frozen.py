@@ -91,8 +91,6 @@ class FrozenEncoder:
         self.description = dict(description or {})
         self.bench = bench or Bench(self.compute)
         self.representations = representations
-        trained_on = torch.device(self.bench.compute.device or "cpu")
-        assert trained_on.type == self.device.type, "a bench stands where its encoder is"
         # Holds a reference to the set, so that its id is not reused.
         self._extracted: dict[tuple[int, int, str | None], tuple[CanvasSet, Tensor]] = {}
 

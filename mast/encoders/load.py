@@ -4,7 +4,6 @@ D dimensions, B images.
 """
 
 import hashlib
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from mast.core.bench import Bench
 from mast.core.compute import Compute
@@ -38,16 +36,12 @@ from mast.models.pretrained import (
     default_weights,
     named_weights,
     near_weights,
-    size_of,
     weights_file,
 )
 
 ADAPTED = "subspaces.safetensors"  # file in the folder of an adapted encoder
 LONGEST = 24  # letters of a name in a folder's name
-FAR = 2 / 3  # share of the trained size below which to warn
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
-
-_log = logging.getLogger("mast")
 
 
 class EncoderOptions(NamedTuple):
@@ -169,12 +163,6 @@ def _foreign(
                      for moments in encoder.config.normalization)  # fmt: skip
         says = f"{beside} says so" if beside else "a tag names another choice"
         say(f"{name or file} normalizes images by mean {mean} and std {std}; {says}")
-    trained = None if name is None else size_of(name)
-    if trained is not None and encoder.size < FAR * trained:
-        _log.warning(
-            "%s was trained with images of %d pixels and now gets %d: far fewer will be right; "
-            "leave size out for %d", name, trained, encoder.size, trained,
-        )  # fmt: skip
     sha256 = _sha256(file)
     content = {"file": file.name, "sha256": sha256, "layout": layout, "left_out": len(left_out)}
     described = encoder.describe() | {"weights": content}
@@ -204,8 +192,6 @@ def _module(module: nn.Module, size: int | None) -> Loaded:
     if isinstance(depths := getattr(module, "depths", None), Depths):
         module, size = depths.encoder, size or depths.size
     kind = type(module).__name__
-    if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
-        raise UserError(f"encoder {kind} has no weights yet: run it on images once before")
     described = {"module": source_name(module)}
     if isinstance(module, Encoder):
         described = module.describe()

@@ -13,6 +13,7 @@ from textwrap import shorten
 from rich.box import SIMPLE_HEAD
 from rich.text import Text
 
+from mast.core.arguments import as_list
 from mast.core.errors import UserError
 from mast.core.run import EVALUATIONS, SPACES, RunFolder, flatten
 from mast.core.table import Columns, Rows, Shown, TextTable, columns_of, literal
@@ -21,6 +22,7 @@ from mast.evaluation.result import Result, in_words, readable, results_in
 from mast.evaluation.verdict import QUOTED, Results, Verdict, verdict
 
 START = "before pretraining"  # the first run's starting weights
+FILES = f"*/{EVALUATIONS}/*.json"  # results of all encoders in a parent folder
 # Settings that change values by rounding only.
 OF_MACHINES = ("extraction.device", "extraction.batch_size", "extraction.processes")
 
@@ -113,7 +115,7 @@ def compare(runs: str | Path | Sequence[str | Path]) -> Comparison:
 
     The first run's starting weights and published weights come last, if evaluated.
     """
-    folders = [_located(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]
+    folders = [Path(run) for run in as_list(runs)]
     if not folders:
         raise UserError("name the runs to compare, such as runs/flowers and runs/vicreg")
     start = RunFolder(folders[0]).untrained
@@ -183,38 +185,14 @@ def _weights_of_others(run: Path, results: Sequence[Results]) -> list[Path]:
     if any(encoder.get("weights") for encoder in known):
         return []
     same = {encoder.get("fingerprint") for encoder in known} - {None}
-    found = [
-        folder
-        for place in dict.fromkeys((Path("runs"), run.parent))
-        for folder, of in _evaluated(place)
-        if of.encoder.get("weights") and of.encoder.get("fingerprint") not in same
-        and of.protocol in QUOTED and (of.protocol, of.images) in results[0]
-    ]  # fmt: skip
-    return list(dict.fromkeys(found))
-
-
-def _evaluated(place: Path) -> Iterator[tuple[Path, Result]]:
-    """Results of all encoders in a parent folder."""
-    for file in sorted(place.glob(f"*/{EVALUATIONS}/*.json")):
+    found = []
+    for file in sorted({*Path("runs").glob(FILES), *run.parent.glob(FILES)}):
         with suppress(UserError):  # others' damage
-            yield file.parents[1], Result.read(file)
-
-
-def _located(run: str | Path) -> Path:
-    """The folder of evaluations, also by the name or file given to `evaluate`."""
-    path = Path(run)
-    if path.is_file() and RunFolder(path.parent).config.is_file():
-        return path.parent
-    found = set[Path]()
-    if path.is_dir() and not any((path / EVALUATIONS).glob("*.json")):
-        found = {folder for folder, _ in _evaluated(path / SPACES)}
-    elif not path.is_dir():
-        known = _evaluated(Path("runs"))
-        found = {folder for folder, of in known if of.encoder.get("source") == str(run)}
-    if len(found) > 1:
-        folders = " and ".join(sorted(map(str, found)))
-        raise UserError(f"{run} was evaluated in several ways: name one of {folders}")
-    return found.pop() if found else path
+            of = Result.read(file)
+            is_other = of.encoder.get("weights") and of.encoder.get("fingerprint") not in same
+            if is_other and of.protocol in QUOTED and (of.protocol, of.images) in results[0]:
+                found.append(file.parents[1])
+    return list(dict.fromkeys(found))
 
 
 def _results(run: Path) -> Results:

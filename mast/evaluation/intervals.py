@@ -115,10 +115,9 @@ def mean_interval(
         return Interval(*wilson(mean * images, images), method)
     if files_N is None:
         return Interval(*percentiles(resampled_means(credit_N, seed, resamples)), BOOTSTRAP)
-    ones_N = torch.ones(len(credit_N))
-    if (found := student_of_files(credit_N, ones_N, files_N, least=0)) is not None:
+    if (found := student_interval(credit_N, 0, files_N=files_N)) is not None:
         return found
-    files = effective_files(_sums(ones_N, files_N))
+    files = effective_files(_sums(torch.ones(len(credit_N)), files_N))
     return Interval(*wilson(mean * files, files), WILSON + OF_FILES)
 
 
@@ -146,7 +145,7 @@ def difference_interval(
     gain_N, weight_N, method = gain_N.double(), weight_N.double(), TANGO
     gained, lost = float(gain_N.clamp(min=0).mean()), float(-gain_N.clamp(max=0).mean())
     if files_N is not None:
-        if (found := student_of_files(gain_N, weight_N, files_N, least=-1)) is not None:
+        if (found := student_interval(gain_N, -1, weight_N, files_N)) is not None:
             return found
         images, method = effective_files(_sums(weight_N, files_N)), TANGO + OF_FILES
     else:
@@ -164,18 +163,25 @@ def _is_binary(credit_N: Tensor) -> bool:
     return bool(((credit_N == 1) | (credit_N == 0)).all() or (credit_N == credit_N[0]).all())
 
 
-def student_of_files(
-    value_N: Tensor, weight_N: Tensor, files_N: Tensor, least: float
+def student_interval(
+    value_N: Tensor,
+    least: float,
+    weight_N: Tensor | None = None,
+    files_N: Tensor | None = None,
 ) -> Interval | None:
-    """Student's t of a weighted mean over pieces of files, from `least` to 1.
+    """Student's t of a mean over draws, or of a weighted one over pieces of files.
 
-    None for one file, or if all files are equal. The variance is that of a ratio of sums of files
-    (Taylor linearization); the degrees of freedom are those of the effective number of files.
-    `value_N` is already multiplied by its weight, and weights have a mean of 1.
+    It is from `least` (0 or -1) to 1. None for one draw or file, or if all are equal. The variance
+    is that of a ratio of sums of files (Taylor linearization); the degrees of freedom are those of
+    the effective number of files. `value_N` is already multiplied by its weight, and weights have a
+    mean of 1.
 
     Reference:
         Cochran, Sampling Techniques, 3rd edition, sections 6.4 and 9A.
     """
+    of = "" if files_N is None else OF_FILES
+    files_N = torch.arange(len(value_N)) if files_N is None else files_N
+    weight_N = torch.ones(len(value_N)) if weight_N is None else weight_N
     value_N, weight_N = value_N.double(), weight_N.double()
     mean = float(value_N.mean())
     rest_F, weight_F = _sums(value_N - weight_N * mean, files_N), _sums(weight_N, files_N)
@@ -184,17 +190,7 @@ def student_of_files(
     if files == 1 or variance < 1e-18:
         return None
     margin = _student_quantile(effective_files(weight_F)) * math.sqrt(variance)
-    return Interval(max(least, mean - margin), min(1.0, mean + margin), STUDENT + OF_FILES)
-
-
-def student_interval(value_D: Tensor, least: float) -> Interval | None:
-    """Student's t of a mean over draws of training images, from `least` (0 or -1) to 1.
-
-    None for one draw, or if all are equal.
-    """
-    draws = len(value_D)
-    found = student_of_files(value_D, torch.ones(draws), torch.arange(draws), least)
-    return None if found is None else found._replace(method=STUDENT)
+    return Interval(max(least, mean - margin), min(1.0, mean + margin), STUDENT + of)
 
 
 def effective_images(credit_N: Tensor, files_N: Tensor) -> tuple[float, float]:

@@ -26,23 +26,16 @@ NO_CLASS = -1
 _log = logging.getLogger("mast")
 
 
-def thresholds(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
-    """threshold_C: a class must be as probable as it is on average for images labelled
-    so (equation 2); infinite for a class that is no image's label.
-    """
-    classes = probability_NC.shape[1]
-    count_C = np.bincount(label_N, minlength=classes)
-    sum_C = np.bincount(
-        label_N, weights=self_confidence(label_N, probability_NC), minlength=classes
-    )
-    return np.divide(sum_C, count_C, out=np.full(classes, np.inf), where=count_C > 0)
-
-
 def confident_classes(label_N: np.ndarray, probability_NC: np.ndarray) -> np.ndarray:
-    """The class that each image confidently belongs to: the most probable above its threshold, or
-    `NO_CLASS` (equation 1).
+    """The class that each image confidently belongs to, or `NO_CLASS` (equations 1 and 2).
+
+    It is the most probable of the classes that are at least as probable as on average for images
+    with that label.
     """
-    reached_NC = probability_NC >= thresholds(label_N, probability_NC)
+    classes, own_N = probability_NC.shape[1], self_confidence(label_N, probability_NC)
+    with np.errstate(invalid="ignore"):  # NaN for a class that is no image's label
+        least_C = np.bincount(label_N, own_N, classes) / np.bincount(label_N, minlength=classes)
+    reached_NC = probability_NC >= least_C
     class_N = np.where(reached_NC, probability_NC, -np.inf).argmax(axis=1)
     return np.where(reached_NC.any(axis=1), class_N, NO_CLASS)
 

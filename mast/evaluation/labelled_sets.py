@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ _log = logging.getLogger("mast")
 # Fewer training images than this, without a validation set, are cross-validated.
 FEW, FOLDS = 5000, 5
 HELD_OUT = 0.1  # share of each class held out of a training set without a validation set
+SHOWN = 5  # classes in a message
 TESTED = 0.2  # share of each class that is tested in a folder without parts
 
 
@@ -315,14 +316,11 @@ def _labels(data: EvaluationData, target: str) -> dict[str, np.ndarray]:
         names, label_N = canvases.classes[target], np.asarray(canvases.targets[target], np.int64)
         if unseen := [name for name in map(names.__getitem__, np.unique(label_N))
                       if name not in trained]:  # fmt: skip
+            more = f" and {len(unseen) - SHOWN} more" if len(unseen) > SHOWN else ""
             raise UserError(
                 f"{part}: expected only values of {target!r} that train has, got "
-                f"{_first_names(unseen)}: add such training images, or leave these images out"
+                f"{', '.join(map(repr, unseen[:SHOWN]))}{more}: add such training images, or leave "
+                "these images out"
             )
         labels[part] = np.array([number.get(name, UNLABELLED) for name in names])[label_N]
     return labels
-
-
-def _first_names(names: Sequence[str], limit: int = 5) -> str:
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(repr(name) for name in names[:limit]) + more

@@ -49,8 +49,6 @@ class NamedSets:
         root: Folder of torchvision and Hugging Face sets; by default the folder `downloads` next
             to the cached canvases.
         download: Allow downloading such a set, and the weights of an encoder's name.
-        max_broken: Share of a part's images that may be broken; broken ones are listed and left
-            out.
     """
 
     data: str | Path | None = None
@@ -59,7 +57,6 @@ class NamedSets:
     test: str | Path | None = None
     root: str | Path | None = None
     download: bool = False
-    max_broken: float = 1.0
 
     def __post_init__(self) -> None:
         for part in ("data", "train", "val", "test"):
@@ -92,17 +89,11 @@ class NamedSets:
         """The sets that a protocol needs (`Evaluator.needs`), read for a model."""
         if kind is not EvaluationData:
             return kind.open(self, size)  # type: ignore[attr-defined]
-        described = self._with_test()
+        described = self.tested()
         sets = self._read(described.parts, ("test", "train"), size, model)
         if WHOLE in sets:
             return _divided(sets[WHOLE], size, seed, described.metric)
         return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
-
-    def tested_parts(self) -> Mapping[str, str]:
-        """The names of train, test and perhaps val."""
-        parts = self._with_test().parts
-        self._require(parts, ("test", "train"))
-        return parts
 
     @entry()
     def learning(self, size: int, model: nn.Module | None = None) -> EvaluationData:
@@ -123,12 +114,12 @@ class NamedSets:
         These are the images of test, or of val where there is no test; or all of a folder without
         parts.
         """
-        described = self._with_test()
+        described = self.tested()
         tested = {part: of for part, of in described.parts.items() if part in ("test", WHOLE)}
         (images,) = self._read(tested, ("test",), size, model).values()
         return images, described.metric
 
-    def _with_test(self) -> SetDescription:
+    def tested(self, *needed: str) -> SetDescription:
         """The parts, with val as test where there is none."""
         described = self.description()
         if self.val is None and "test" not in described.parts:
@@ -136,6 +127,7 @@ class NamedSets:
             if tested := described.parts.get("test"):
                 _log.warning("%s has no test part: %s is tested, and settings are not chosen on "
                              "it.", self.data or "the set", tested)  # fmt: skip
+        self._require(described.parts, needed)
         return described
 
     def _require(self, parts: Collection[str], needed: Sequence[str]) -> None:
@@ -167,9 +159,7 @@ class NamedSets:
     def _canvases(
         self, spec: str, size: int, model: nn.Module | None, reading: Reading | None = None
     ) -> CanvasSet:
-        config = DataConfig(
-            spec, root=self.root, download=self.download, max_broken=self.max_broken
-        )
+        config = DataConfig(spec, root=self.root, download=self.download, max_broken=1.0)
         return labelled_images(open_canvas(config, size, 1, model, reading))
 
     def _whole(self, spec: str, size: int, model: nn.Module | None) -> CanvasSet:

@@ -232,13 +232,7 @@ class Result(Shown):
             if whole.pop(DIGEST) != digest({}, whole):
                 raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
             each_digest = whole.pop(EACH, None)
-            for older in ("data", "near_duplicates"):
-                whole.pop(older, None)
-            known = TargetResult.__dataclass_fields__  # older files have more
-            targets = {
-                name: TargetResult(**{kind: each for kind, each in of.items() if kind in known})
-                for name, of in whole.pop("targets").items()
-            }
+            targets = {name: TargetResult(**of) for name, of in whole.pop("targets").items()}
             result = cls(targets=targets, **whole)
         except (LookupError, TypeError, AttributeError) as error:
             raise UserError(f"{path} is not the result of an evaluation ({error})") from error

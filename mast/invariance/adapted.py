@@ -137,11 +137,6 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
         UserError: The file is missing, damaged, of another version, or of another encoder; a
             module with equal weights but other code counts as another encoder.
     """
-    return open_adapted(path, None if encoder is None else copied(encoder).cpu())
-
-
-def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
-    """Like `load_adapted`, but uses the module itself, not a copy."""
     file = Path(path) / ADAPTED
     if not file.is_file():
         raise UserError(f"{path}: expected {ADAPTED}, which `mast adapt` writes, got none")
@@ -155,7 +150,7 @@ def open_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
             f"{path} belongs to your own module; pass it, as in "
             "mast.load_adapted(path, encoder=module)"
         )
-    encoder = load_encoder(file.parent) if encoder is None else encoder
+    encoder = load_encoder(file.parent) if encoder is None else copied(encoder).cpu()
     if _of(encoder) != metadata.get("encoder"):
         raise UserError(f"{file} belongs to another encoder: {AGAIN}")
     depths = Depths(encoder, metadata["size"], metadata["layers"]).eval()

@@ -23,7 +23,7 @@ from mast.encoders.changes import acting_on, changed_by
 from mast.encoders.fingerprint import fingerprint
 from mast.encoders.frozen import FrozenEncoder
 from mast.encoders.load import ADAPTED, Loaded, frozen
-from mast.invariance.adapted import VERSION, Adapted, open_adapted, save_adapted
+from mast.invariance.adapted import VERSION, Adapted, load_adapted, save_adapted
 from mast.invariance.subspaces import ROUNDING, Subspaces, is_steady
 from mast.models import Encoder
 from mast.models.depths import OUTPUT, Depths
@@ -61,7 +61,7 @@ def measured(
     of_encoder = default_cache() / "measured" / key_of(identity, VERSION, ROUNDING).hex()
     if (before := _most_alike(of_encoder, some)) is not None:
         with suppress(UserError):  # damaged, or of a module whose code changed
-            return open_adapted(before, depths.encoder)
+            return load_adapted(before, depths.encoder)
     begun = time.monotonic()
     exact = replace(compute, dtype=torch.float32)
     of_depths = frozen(whole, source, exact, cache=False)
@@ -83,7 +83,7 @@ def measured(
     )
     if not (folder / ADAPTED).is_file():
         return adapted
-    return open_adapted(folder, depths.encoder)  # so that rounding equals that of the next call
+    return load_adapted(folder, depths.encoder)  # so that rounding equals that of the next call
 
 
 def _most_alike(folder: Path, images: CanvasSet) -> Path | None:

@@ -67,6 +67,7 @@ class Invariance(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         changed = {str(at): torch.from_numpy(each) for at, each in enumerate(arrays)}
         found = Subspaces.of(x_ND, changed, [x_ND.shape[1]], still=0.0)
         self.space_ = found.ignoring(list(found.factors), self.ridge)
+        self._n_features_out = x_ND.shape[1]  # for names of features
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -74,7 +75,3 @@ class Invariance(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         x_ND = validate_data(self, X, dtype=np.float32, reset=False)
         return self.space_(torch.tensor(x_ND)).numpy()
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.space_(torch.zeros(1, self.n_features_in_)).shape[1]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.encoders.load import ADAPTED, load
-from mast.invariance.adapted import Adapted, open_adapted
+from mast.invariance.adapted import Adapted, load_adapted
 from mast.methods.base import Method, MethodConfig, output_of
 from mast.methods.parts import HostInputs, Images
 from mast.models.pretrained import DEFAULT
@@ -46,7 +46,7 @@ class Distill(Method):
         teacher = self.config.teacher
         module: nn.Module
         if (Path(teacher) / ADAPTED).is_file():
-            module = open_adapted(teacher)
+            module = load_adapted(teacher)
             module.space(self.config.ignore)
             self.side = module.size
         elif self.config.ignore:

@@ -16,13 +16,7 @@ from mast.data.canvas import CanvasSet
 from mast.data.photos import changed
 from mast.data.pieces import split_cut
 from mast.search.duplicates import Copy
-
-
-def is_below(path: str | Path | None, folder: str | Path) -> bool:
-    """Whether a path is a folder or lies in it, with links resolved."""
-    return path is not None and Path(os.path.realpath(path)).is_relative_to(
-        os.path.realpath(folder)
-    )
+from mast.search.preference import is_below
 
 
 def check_target(folder: str | Path, data: str | Path, reference: Path | None) -> Path:

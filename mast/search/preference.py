@@ -18,6 +18,13 @@ COARSE, FINE = 0.25, 0.02
 BORDER = 0.15  # share of an image; less is a bright edge of the photo
 
 
+def is_below(path: str | Path | None, folder: str | Path) -> bool:
+    """Whether a path is a folder or lies in it, with links resolved."""
+    return path is not None and Path(os.path.realpath(path)).is_relative_to(
+        os.path.realpath(folder)
+    )
+
+
 def preferred(
     canvases: CanvasSet, keep: str, root: Path, reference: Path | None = None
 ) -> np.ndarray:
@@ -37,14 +44,8 @@ def preferred(
     if keep not in KEEP[:-1] and not of_folder:
         raise UserError(f"keep: expected {', '.join(KEEP)}, got {keep!r}")
     files = [canvases.file(at) for at in range(len(canvases))]
-
-    def below(folder: Path | str | None) -> list[bool]:
-        start = folder and os.path.join(os.path.realpath(folder), "")
-        return [bool(start and file) and os.path.realpath(str(file)).startswith(str(start))
-                for file in files]  # fmt: skip
-
-    referred = below(reference)
-    inside = below(os.path.join(root, keep.removeprefix(FOLDER)) if of_folder else None)
+    referred = [reference is not None and is_below(file, reference) for file in files]
+    inside = [of_folder and is_below(file, root / keep.removeprefix(FOLDER)) for file in files]
     if of_folder and not any(inside):
         raise UserError(f"keep: expected a subfolder of {root} with images, got {keep!r}")
     dates = [date_of(canvases, at) for at in range(len(canvases))]

@@ -1,7 +1,7 @@
 """Views of the paper's methods: which operators, and what each view changes."""
 
 from mast.augment import Preset, View
-from mast.augment.presets import MAST5, MAST19, MOCO, SIMCLR, Overrides, blurred_at
+from mast.augment.presets import MAST5, MAST19, MOCO, SIMCLR, Overrides, blurred_at, unequal
 
 # valeoai/obow, datasets.py: the teacher sees the image (there the middle 7/8 of it), the student
 # two crops and five patches without a blur (there they are cut from one view, on a grid, so that
@@ -84,7 +84,11 @@ def _with_a_strong_view(area: tuple[float, float], size: int | None = None) -> P
     return Preset((*MAST5, *STRONGER), (WEAK, WEAK, strong))
 
 
+# LooC's query and an independent view, then two that share the query's color and its orientation.
+SHARED = (("color_jitter", "grayscale"), ("horizontal_flip",))
 PRESETS = {
+    # facebookresearch/moco-v3, main_moco.py, and the --crop-min of its commands for a ResNet-50
+    "moco_v3": Preset((*MAST5, "solarize"), unequal({"scale": (0.2, 1.0)})),
     "infomin": _with_a_jigsaw(size=255),
     "infomin_small": _with_a_jigsaw(),
     "clsa": _with_a_strong_view((0.086, 0.429), size=96),
@@ -93,14 +97,5 @@ PRESETS = {
         MAST5, (UNCHANGED, *[View({**CROPPED, **blurred_at(160)}, size=160)] * 2, *[PATCH] * 5)
     ),
     "obow_small": Preset(MAST5, (UNCHANGED, View(CROPPED))),
-    # The query, an independent view, and two that share its color and its orientation.
-    "looc": Preset(
-        MAST5,
-        (
-            View(),
-            View(),
-            View(shares=("color_jitter", "grayscale")),
-            View(shares=("horizontal_flip",)),
-        ),
-    ),
+    "looc": Preset(MAST5, (View(), View(), *(View(shares=names) for names in SHARED))),
 }

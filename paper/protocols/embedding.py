@@ -35,9 +35,6 @@ class EmbeddingProbe(Probe):
         MAST, Figure 6 and appendix ("Class predictions").
     """
 
-    def prepare(self, encoder: FrozenEncoder) -> None:
-        encoder.representation("embedding")
-
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`.
 

@@ -24,8 +24,5 @@ class Ensemble(Probe):
         MAST, Table 3 ("ensemble").
     """
 
-    def prepare(self, encoder: FrozenEncoder) -> None:
-        encoder.representation("ensemble")
-
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         yield from self.probe(encoder.representation("ensemble"), data)

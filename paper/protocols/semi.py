@@ -53,7 +53,6 @@ class Semi(Evaluator[EvaluationData]):
     limits: ClassVar = {
         "shares": "(0, 1]", "head_lrs": "(0, inf)", "epochs": "(0, inf)", "batch_size": "(1, inf)",
     }  # fmt: skip
-    may_be_empty: ClassVar = ("lists",)
 
     shares: tuple[float, ...] = (0.01, 0.1)
     encoder_lrs: tuple[float, ...] = (0.03, 0.01)

@@ -20,7 +20,6 @@ from mast.augment import (
     numbers,
 )
 from mast.augment.operators.geometry import crop_boxes
-from mast.core.errors import UserError
 
 B = 64
 PIPELINE = Pipeline(PRESETS["mast19"], 32)
@@ -153,11 +152,3 @@ def test_every_operator_changes_one_property() -> None:
     assert not set(PROPERTIES) & set(OPERATORS)  # a word means one or the other
     assert PROPERTIES["color"][:3] == ("color_jitter", "band_jitter", "grayscale")
     assert "rotate" in PROPERTIES["orientation"]
-
-
-def test_a_difference_is_between_two_views() -> None:
-    views = drawn()
-    with pytest.raises(UserError, match="unknown operator of these views 'hue'"):
-        difference(views, "hue")
-    with pytest.raises(UserError, match="between two views, got 3"):
-        difference(Views(views.images, (*views.records, views.records[0])), "rotate")

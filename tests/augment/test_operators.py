@@ -323,7 +323,6 @@ def test_conformance(row, images):
     for views_BCHW in (views, operator.apply(torch.rand(64, 3, SIDE, SIDE), drawn)):
         assert views_BCHW.isfinite().all()
         assert 0 <= views_BCHW.min() <= views_BCHW.max() <= 1
-    assert operator.caption({key: values[:1] for key, values in drawn.items()})
 
 
 def test_magnitudes_scale_with_the_side():

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments.advice_check import DESTROYED_BY
-from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, Record, View, describe
+from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, Record, View
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.data.generated import BLUR
@@ -62,13 +61,19 @@ def test_some_operators_keep_their_order_and_what_a_view_changes():
             PRESETS["vicreg"].only(names)
 
 
-@pytest.mark.parametrize("factor", ["orientation", "position", "sharpness"])
+FORGETTING = {
+    "orientation": {"rotate"},
+    "position": {"translate_x", "translate_y"},
+    "sharpness": {"gaussian_blur"},
+}
+
+
+@pytest.mark.parametrize("factor", FORGETTING)
 def test_views_that_forget_a_factor_hold_its_operators(factor):
     first, second = Pipeline(PRESETS[f"forget_{factor}"], SIZE).operators
     assert first == second
-    always, destroying = {"random_resized_crop", "color_jitter", "grayscale"}, DESTROYED_BY[factor]
-    assert always <= set(first) <= always | set(destroying)
-    assert set(first) & set(destroying)
+    always = {"random_resized_crop", "color_jitter", "grayscale"}
+    assert set(first) == always | FORGETTING[factor]
     if factor == "sharpness":  # the blur exceeds that of the images
         drawn = first["gaussian_blur"].sample(999, generator())
         assert drawn["sigma"].max() > BLUR[-1] * SIZE
@@ -166,8 +171,6 @@ def test_the_record_says_exactly_who_changed(operator, batch):
     changed = (images - identity).flatten(1).abs().amax(dim=1) > 1e-4
     faint = {"random_resized_crop", "sharpness", "solarize", "cutout"}  # magnitudes near 0
     assert changed[applied].float().mean() > (0.5 if operator in faint else 0.999)
-    for i in range(B):
-        assert (describe(record, i) == "unchanged") == (not applied[i])
 
 
 def test_a_view_shares_decisions_with_the_first(batch):
@@ -213,7 +216,6 @@ def test_threads_and_parts_of_a_large_batch_are_invisible(batch, compiled, monke
         (("rotate",), (View({"rotate": {"size": 3}}),), "field of rotate 'size'"),
         (("rotate",), (View({"invert": {"probability": 1.0}}),), r"'invert'.*rotate"),
         (("rotate",), (View(), View(size=4)), "size to be 8 pixels or more, got 4"),
-        (("rotate",), (), "views is empty"),
         (("rotate",), (View(), View(shares=("invert",))), "unknown operator of these views 'inv"),
     ],
 )

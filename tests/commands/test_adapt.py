@@ -234,7 +234,6 @@ class Given(nn.Module):
     [
         (nn.LSTM(32, 3, batch_first=True), {}, "cannot take images of 32 pixels"),
         (nn.Conv2d(3, 4, 3), {}, "pool its feature map first"),
-        (nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), {}, "run it on images once"),
         (SMALL, {"images": 9}, "images: expected 10 or more, got 9"),
         (SMALL, {"operators": ["color_shift"]}, "unknown operator or property 'color_sh"),
         (SMALL, {"layers": ["model.layer9"]}, "unknown layer 'model.layer9'"),

@@ -46,12 +46,11 @@ def test_outliers(
     assert values == sorted(values, reverse=True)
     assert all(row["path"].startswith(f"{row['label']}/") for row in rows)
     assert all(0 <= float(row["quality"]) <= 1 for row in rows)
-    one, other, *_ = (photos / "test").rglob("*.*")
+    one = next((photos / "test").rglob("*.*"))
     (tmp_path / "same").mkdir()
-    for at, file in enumerate((one, one, other)):
-        refused = "two or more different images" if at < 2 else "the same distance"
-        shutil.copy(file, tmp_path / "same" / f"{at}{file.suffix}")
-        with pytest.raises(UserError, match=refused):
+    for name in ("0", "1"):
+        shutil.copy(one, tmp_path / "same" / f"{name}{one.suffix}")
+        with pytest.raises(UserError, match="two or more different images"):
             mast.outliers(tmp_path / "same", ours.path)
 
 

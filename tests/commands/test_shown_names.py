@@ -78,7 +78,7 @@ def test_every_command_shows_names_as_text(
         assert shown.out + shown.err
         assert "Traceback" not in shown.err
         assert "bug in mast" not in shown.err
-    assert main(["outliers", train, "--encoder", run, "--max_broken", "0"]) == 2
+    assert main(["shard", train, "--out", "shards", "--max_broken", "0"]) == 2
     broken = capfd.readouterr().err
     assert f"broken{SHOWN}.jpg" in broken
     assert not any(line.startswith("error: é") for line in broken.splitlines())

@@ -160,10 +160,8 @@ def test_runs_are_called_by_what_tells_them_apart(tmp_path: Path, hits: Tensor) 
         measured(run, hits)
     assert compare(runs).runs == ("x/run", "y/run")
     measured(tmp_path / "z" / "spaces" / "all", hits)
-    assert compare([tmp_path / "z", runs[0]]).runs == ("z/all", "run")  # nothing else was measured
-    measured(tmp_path / "z" / "spaces" / "color", hits)
+    assert compare([tmp_path / "z" / "spaces" / "all", runs[0]]).runs == ("z/all", "run")
     for refused, message in (
-        ([tmp_path / "z", runs[0]], r"in several ways: name one of .*/all and .*/color"),
         ([], "name the runs to compare"),
         ([runs[0], tmp_path / "b"], "has no evaluations: measure it first"),
         ([runs[0], runs[0]], "given twice"),
@@ -172,7 +170,7 @@ def test_runs_are_called_by_what_tells_them_apart(tmp_path: Path, hits: Tensor) 
             compare(refused)
 
 
-def test_what_was_evaluated_is_found_by_its_name_and_fits_80_columns(
+def test_published_weights_are_added_and_all_fits_80_columns(
     tmp_path: Path, hits: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -180,17 +178,14 @@ def test_what_was_evaluated_is_found_by_its_name_and_fits_80_columns(
     encoder = {"source": "timm:resnet18", "weights": {"sha256": "1"}}
     for name, of in (("run", {}), ("resnet18-a-name-of-more-letters-than-fit", encoder)):
         measured(Path("runs") / name, hits, images=set_name, encoder=of)
-    comparison = compare(["runs/run", "timm:resnet18"])
-    assert comparison.folders == compare("runs/run").folders  # which finds it by itself
+    comparison = compare("runs/run")
+    assert len(comparison.folders) == 2
     console = Console(width=80)
     with console.capture() as captured:
         for part in comparison.shown():
             console.print(part)
     assert max(map(len, captured.get().splitlines())) <= 80
     assert captured.get().count(" interval ") == 1  # one table
-    measured(Path("runs/other"), hits, encoder={**encoder, "weights": {"sha256": "0"}})
-    with pytest.raises(UserError, match="evaluated in several ways: name one of runs/other"):
-        compare(["runs/run", "timm:resnet18"])
 
 
 def test_sets_whose_names_end_alike_have_files_of_their_own(tmp_path: Path, hits: Tensor) -> None:

@@ -10,7 +10,6 @@ from mast.evaluation.label_errors import (
     likely_errors,
     out_of_fold,
     self_confidence,
-    thresholds,
 )
 from mast.search.outliers import distances
 
@@ -29,7 +28,6 @@ PROBABILITIES = np.array(
 
 
 def test_by_hand() -> None:
-    assert thresholds(LABELS, PROBABILITIES).tolist() == pytest.approx([0.4, 0.6, np.inf])
     assert confident_classes(LABELS, PROBABILITIES).tolist() == [0, NO_CLASS, 1, 1, 1, 0]
     assert likely_errors(LABELS, PROBABILITIES).tolist() == [False, False, True, False, False, True]
     assert self_confidence(LABELS, PROBABILITIES).tolist() == [0.8, 0.3, 0.1, 0.6, 0.9, 0.3]

@@ -138,7 +138,7 @@ def test_published_weights_are_found_and_counted(
     folder = Path("runs") / "whatever"
     encoder = {"encoder": {"name": BASELINE}, "source": BASELINE, "weights": {"sha256": "01"}}
     measured(folder, right(hits), encoder=encoder)
-    assert compare([BASELINE, run]).folders == (folder, run)
+    assert compare([folder, run]).folders == (folder, run)
     comparison = compare([run])
     assert comparison.folders == (run, run / "untrained", folder)
     assert f"{'Better' if better else 'Worse'} than the published {BASELINE}" in (

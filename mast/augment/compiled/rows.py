@@ -15,17 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import config, njit
+from numba.core.event import Event, Listener, register
 
 from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.files import default_cache
-
-try:
-    from numba import config, njit
-    from numba.core.event import Event, Listener, register
-except ValueError as error:  # it reads its environment when it is imported
-    variables = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
-    raise UserError(f"Numba refuses {variables}: {error} Unset what is wrong") from error
 
 # Sums may be reordered and fused, which vectorising needs; NaN and infinity keep their meaning.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}

@@ -205,7 +205,6 @@ def _either(name: str, records: Sequence[Record]) -> Tensor:
 
 
 @operator("color_jitter", "color", Stage.COLOR, jitter, {**TONE, "saturation": 1.0, "hue": 0.0},
-          shows="jitter b{brightness:.1f} c{contrast:.1f} s{saturation:.1f} h{hue:+.2f}",
           within={**STRENGTHS, "saturation": (0, math.inf), "hue": (0, 0.5)},
           of_colors=True)  # fmt: skip
 class ColorJitter(Jitter):
@@ -253,7 +252,6 @@ class ColorJitter(Jitter):
 
 
 @operator("band_jitter", "color", Stage.COLOR, jitter_bands, TONE,
-          shows="bands b{brightness:.1f} c{contrast:.1f}",
           within={**STRENGTHS, "gain": (0, math.inf)})  # fmt: skip
 class BandJitter(Jitter):
     """Random brightness of all channels, contrast around the mean of each, and a gain of each.
@@ -284,7 +282,7 @@ class BandJitter(Jitter):
         return _columns(parameters, "brightness", "contrast"), parameters["gain"]
 
 
-@operator("grayscale", "color", Stage.COLOR, grayscale, shows="gray", of_colors=True)
+@operator("grayscale", "color", Stage.COLOR, grayscale, of_colors=True)
 class Grayscale(Operator):
     """Replace the three channels by their luminance."""
 
@@ -311,8 +309,7 @@ class Solarize(Operator):
     threshold: tuple[float, float] = (0.0, 1.0)
 
 
-@operator("posterize", "color", Stage.COLOR, posterize, {"bits": 8.0},
-          shows="posterize {bits} bits", within={"bits": (1, 8)})  # fmt: skip
+@operator("posterize", "color", Stage.COLOR, posterize, {"bits": 8.0}, within={"bits": (1, 8)})
 class Posterize(Operator):
     """Keep only the highest bits of every value.
 

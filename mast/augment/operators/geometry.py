@@ -147,13 +147,8 @@ class RandomResizedCrop(GeometricOperator):
         x_B1 = hide(torch.where(both_B1, -x_B1, x_B1), one_mirrored(records))
         return torch.cat([x_B1, rest_B2], dim=1)
 
-    @classmethod
-    def caption(cls, parameters: Parameters) -> str:
-        box_14 = crop_boxes(parameters, torch.ones(1))
-        return f"crop {float(box_14[0, 2] * box_14[0, 3]):.2f}"
 
-
-@operator("horizontal_flip", "orientation", Stage.WARP, shows="flip")
+@operator("horizontal_flip", "orientation", Stage.WARP)
 class HorizontalFlip(GeometricOperator):
     """Mirror left and right."""
 
@@ -187,14 +182,12 @@ class Shear(GeometricOperator):
         return affine(aspect_B, **{self.entry: parameters["shear"]})
 
 
-@operator("shear_x", "orientation", Stage.WARP, shows="shear x {shear:+.2f}", entry="xy",
-          drawn={"shear": 0.0}, two_sided=True)  # fmt: skip
+@operator("shear_x", "orientation", Stage.WARP, entry="xy", drawn={"shear": 0.0}, two_sided=True)
 class ShearX(Shear):
     """Shift rows to the left where positive."""
 
 
-@operator("shear_y", "orientation", Stage.WARP, shows="shear y {shear:+.2f}", entry="yx",
-          drawn={"shear": 0.0}, two_sided=True)  # fmt: skip
+@operator("shear_y", "orientation", Stage.WARP, entry="yx", drawn={"shear": 0.0}, two_sided=True)
 class ShearY(Shear):
     """Shift columns up where positive."""
 
@@ -219,21 +212,20 @@ class Translate(GeometricOperator):
         return affine(aspect_B, **{self.axis: -parameters["shift"]})
 
 
-@operator("translate_x", "position", Stage.WARP, shows="translate x {shift:+.2f}", axis="x",
+@operator("translate_x", "position", Stage.WARP, axis="x",
           drawn={"shift": 0.0}, two_sided=True, within={"shift": (-1, 1)},
           horizontal=True)  # fmt: skip
 class TranslateX(Translate):
     """Move the content to the right where positive."""
 
 
-@operator("translate_y", "position", Stage.WARP, shows="translate y {shift:+.2f}", axis="y",
+@operator("translate_y", "position", Stage.WARP, axis="y",
           drawn={"shift": 0.0}, two_sided=True, within={"shift": (-1, 1)})  # fmt: skip
 class TranslateY(Translate):
     """Move the content down where positive."""
 
 
-@operator("rotate", "orientation", Stage.WARP, drawn={"angle": 0.0}, two_sided=True,
-          shows="rotate {angle:+.0f}°")  # fmt: skip
+@operator("rotate", "orientation", Stage.WARP, drawn={"angle": 0.0}, two_sided=True)
 class Rotate(GeometricOperator):
     """Turn about the centre, counter-clockwise where positive.
 

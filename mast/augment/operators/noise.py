@@ -43,8 +43,7 @@ def add_noise(images_BCHW: Tensor, std_B: Tensor, seed_B: Tensor) -> Tensor:
     return torch.addcmul(images_BCHW, field, per_pixel(std_B, images_BCHW)).clamp_(0, 1)
 
 
-@operator("gaussian_noise", "noise", Stage.NOISE, add_noise, {"std": 0.0}, shows="noise {std:.2f}",
-          within={"std": (0, inf)})  # fmt: skip
+@operator("gaussian_noise", "noise", Stage.NOISE, add_noise, {"std": 0.0}, within={"std": (0, inf)})
 class GaussianNoise(Operator):
     """Additive Gaussian noise.
 

@@ -60,9 +60,6 @@ class Evaluator(Ranged, ABC, Generic[Data]):
         """All that the result depends on besides encoder and data, as JSON has it."""
         return asdict(self)
 
-    def prepare(self, encoder: FrozenEncoder) -> None:
-        """Refuse, before any protocol runs, an encoder without what this one needs."""
-
     @abstractmethod
     def run(self, encoder: FrozenEncoder, data: Data) -> Iterator[Measured]:
         """Measure an encoder.

@@ -58,7 +58,6 @@ class FineTune(Evaluator[EvaluationData]):
     """
 
     limits: ClassVar = {"encoder_lrs": "(0, inf)"}
-    may_be_empty: ClassVar = ("encoder_lrs",)
 
     recipe: Literal["sgd", "a3"] = "sgd"
     changes: dict[str, Any] | None = None

@@ -52,8 +52,6 @@ def evaluate_encoder(
     evaluators = {name: make_evaluator(name, settings) for name in (*names, *settings.protocols)}
     if not isinstance(encoder, FrozenEncoder):
         encoder = FrozenEncoder(encoder)
-    for name in names:
-        evaluators[name].prepare(encoder)
     extraction = encoder.compute.settings(data.size)
     copies: dict[str, int] = {}
     if isinstance(data, EvaluationData):

@@ -23,10 +23,9 @@ class ObjectData:
     @classmethod
     def open(cls, sets: NamedSets, size: int) -> ObjectData:
         """The sets by name; nothing is tuned, so a validation set is learned from as well."""
-        parts = sets.tested_parts()
         sources = {
             part: with_objects(open_source(spec, sets.root, sets.download))
-            for part, spec in parts.items()
+            for part, spec in sets.tested("test", "train").parts.items()
         }
         pool = [sources[part] for part in ("train", "val") if part in sources]
         name = "+".join(source.name for source in pool)

@@ -88,7 +88,6 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
     limits: ClassVar = dict.fromkeys(
         ("iterations", "batch_size", *SIDES, "regions", "pyramid", "lr", "clip"), "(0, inf)"
     ) | {"milestones": "[0, 1]", "momentum": "[0, 1]"}
-    may_be_empty: ClassVar = ("milestones",)
     masks: ClassVar[bool]
     name: ClassVar[str]
 
