@@ -120,16 +120,12 @@ def test_barlow_twins_weighs_redundancy() -> None:
     assert loss_of(method) == pytest.approx(expected.item(), rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("name", "sides"),
-    [("lejepa", (32, 32, 16)), ("visreg", (32, 32, 16, 16)), ("visreg", (32, 32))],
-)
+@pytest.mark.parametrize(("name", "sides"), [("lejepa", (32, 32, 16)), ("visreg", (32, 32))])
 def test_lejepa_and_visreg_are_lightlys(
     name: str, sides: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Views of one size are encoded together, all projected together."""
-    options = {"directions": 7, "regularizer_weight": 0.3}
-    method, _ = built(name, options)
+    method, _ = built(name, {"directions": 7, "regularizer_weight": 0.3})
     views = of_sides(*sides)
     direction_DS = method.host_inputs(views, 0.0)["direction_DS"]
     monkeypatch.setattr("torch.randn", lambda *_, **__: direction_DS.clone())
@@ -143,8 +139,7 @@ def test_lejepa_and_visreg_are_lightlys(
     loss = method(views, 0.0)["loss"]
     found = torch.autograd.grad(loss, [*method.projector.parameters()])
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-6)
 
 
 L, N, R, P = "Linear", "BatchNorm1d", "ReLU", "BatchNorm1d without scale"
