@@ -26,7 +26,7 @@ from written.scale import many, nodes, scale
 from written.site import controls, copies, home, pretrained, reference
 from written.starts import starts
 from written.subspaces import found, pairs
-from written.tables import candidates, elsewhere, fair, small, table6, tables
+from written.tables import candidates, elsewhere, fair, label_free, small, table6, tables
 
 from mast.core.checkpoint import write_text
 
@@ -47,8 +47,8 @@ PARTS = {
     "docs/method.md": {"methods": methods, "oracles": oracles},
     "docs/results.md": {
         "copies": copies, "controls": controls, "fair": fair, "beyond": beyond,
-        "candidates": candidates, "elsewhere": elsewhere, "small": small, "photos": photos,
-        "forgetting": forgetting, "tables": tables, "table6": table6,
+        "candidates": candidates, "label_free": label_free, "elsewhere": elsewhere, "small": small,
+        "photos": photos, "forgetting": forgetting, "tables": tables, "table6": table6,
     },
     "docs/reliability.md": {"faults": faults},
 }  # fmt: skip

@@ -33,8 +33,8 @@ The rule, fixed when no row had more than one seed:
    in the second round within half a point of it by both readings, replaces it, if it passes 3 with
    seeds 3 to 10; it without a block (`contrast_no_block`) is tested beside it. (Fixed when the
    heads' explained variance of one seed was known, no score.)
-7. LeJEPA and VISReg get three rates with seed 0 at the weight of their authors, then a lower and a
-   higher weight at the best rate. The best by all depths gets seeds 1 and 2, and AugSelf's heads
+7. LeJEPA and VISReg get three rates with seed 0 at the weight of their authors, and a lower and a
+   higher weight at the middle rate. The best by all depths gets seeds 1 and 2, and AugSelf's heads
    with the weights 1, 0.3 and 0.1, as these losses are smaller than VICReg's. Rows of `fair` are
    tested with seeds 3 to 10, whatever comes out. What is within half a point of MAST-C becomes the
    base of MAST-C in place of the contrast, three seeds. (Fixed before the first run.)
@@ -129,9 +129,9 @@ CANDIDATES_ON_VALIDATION = Small(
     title="Candidates for the objective, on validation images",
     baseline="vicreg_augself",
     about=(
-        "All but VICReg and CASSLE predict color and position with one head each; MAST-C over "
-        "VICReg's distance, 'MAST-C, heads of the last map' and 'heads and block by depth' also "
-        "predict color from the block, so it counts twice there.",
+        "All but VICReg, LeJEPA, VISReg and CASSLE predict color and position with one head each; "
+        "MAST-C over VICReg's distance, 'MAST-C, heads of the last map' and 'heads and block by "
+        "depth' also predict color from the block, so it counts twice there.",
         "MAST-C, and others with heads of all depths, predict each property twice. MAST-C, also "
         "with "
         "heads of the representation, SimCLR + AugSelf, also with heads of all depths, and VICReg "

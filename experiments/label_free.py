@@ -93,10 +93,11 @@ def correlations(trials: Sequence[Trial]) -> Grid:
             for _, members in groupby(by, group_of):
                 some = [*members]
                 pairs = np.array([(each.numbers[number], each.score) for each in some])
-                own = some[0].method
-                parts += [(own, pairs - pairs.mean(axis=0))] * (len(some) > 1)
+                if len(some) > 1:
+                    methods_of = [each.method for each in some]
+                    parts += zip(methods_of, pairs - pairs.mean(axis=0), strict=True)
             methods = sorted({name for name, _ in parts})
-            if len(methods) > 1 or over.startswith("rates"):
+            if len(methods) > 1:
                 rows.append((number, over, *_correlated(parts, methods)))
     return Grid(("number", "differing in", "runs", "methods", "rank correlation"), tuple(rows))
 
@@ -105,7 +106,7 @@ def _correlated(
     parts: Sequence[tuple[str, np.ndarray]], methods: Sequence[str]
 ) -> tuple[str, str, str]:
     """Runs, methods, and the rank correlation with its interval."""
-    of = {name: np.concatenate([each for own, each in parts if own == name]) for name in methods}
+    of = {name: np.stack([each for own, each in parts if own == name]) for name in methods}
     whole = np.concatenate([*of.values()])
     draw, drawn = np.random.default_rng(0), []
     for _ in range(DRAWS):

@@ -8,6 +8,7 @@ from typing import Any
 from experiments.candidates import CANDIDATES_ON_VALIDATION
 from experiments.elsewhere import ELSEWHERE
 from experiments.fair import DECIDING, FAIR
+from experiments.label_free import Trial, correlations
 from experiments.small import ROWS, TESTED, Small, over_seeds
 from mast.analyses import Grid
 from paper.seeds import difference
@@ -48,6 +49,26 @@ def candidates() -> str:
     """Objectives on validation images."""
     experiment = CANDIDATES_ON_VALIDATION
     return _links("candidates", experiment.grids(results_of(experiment.results)))
+
+
+def label_free() -> str:
+    """How far numbers that need no labels follow the mean of probes."""
+    trials = dict[tuple[str, float, int, float], Trial]()  # `candidates` and `fair` share some
+    for table in (Small(), CANDIDATES_ON_VALIDATION, FAIR):
+        for name, result in results_of(table.results).items():
+            metrics, seed = result.get("last_metrics", {}), result.get("seed", 0)
+            if name.startswith("validation/") and "loss" in metrics and result["scores"]:
+                numbers = {"loss": metrics["loss"], **result.get("label_free", {})}
+                row, rate, score = result["row"], result["rate"], table.tasks.score(result)
+                method = f"{row} on {', '.join(table.tasks.columns)}"
+                trials[row, rate, seed, score] = Trial(method, rate, seed, numbers, score)
+    grid = correlations([*trials.values()])
+    by_rate, by_seed = (row[-1] for row in grid.rows[:2])
+    link = link_table("label_free", grid)
+    return (
+        f"Rank correlation of a method's final loss with its probes: {by_rate} over learning "
+        f"rates, {by_seed} over seeds ({link})."
+    )
 
 
 def fair() -> str:

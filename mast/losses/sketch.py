@@ -26,9 +26,11 @@ def epps_pulley(embedding_BD: Tensor, direction_DS: Tensor) -> Tensor:
         authors' code.
     """
     along_BS = product(full(embedding_BD), full(direction_DS))
-    frequency_T = torch.linspace(0, HIGHEST, FREQUENCIES, device=along_BS.device)
-    angle_BST = along_BS[:, :, None] * frequency_T.to(along_BS)
-    normal_T = (-frequency_T.to(along_BS).square() / 2).exp()
+    frequency_T = torch.linspace(
+        0, HIGHEST, FREQUENCIES, device=along_BS.device, dtype=along_BS.dtype
+    )
+    angle_BST = along_BS[:, :, None] * frequency_T
+    normal_T = (-frequency_T.square() / 2).exp()
     cosine_ST, sine_ST = angle_BST.cos().mean(dim=0), angle_BST.sin().mean(dim=0)
     apart_ST = (cosine_ST - normal_T).square() + sine_ST.square()
     integral_S = 2 * torch.trapezoid(normal_T * apart_ST, dx=HIGHEST / (FREQUENCIES - 1))
@@ -63,5 +65,6 @@ def sliced_wasserstein(embedding_BD: Tensor, direction_DS: Tensor, eps: float = 
     deviation_D = embedding_BD.detach().std(dim=0, correction=0) + eps
     standard_BD = (embedding_BD - embedding_BD.mean(dim=0)) / deviation_D
     sorted_BS = product(standard_BD, full(direction_DS)).sort(dim=0).values
-    share_B = torch.arange(1, len(sorted_BS) + 1).to(sorted_BS) / (len(sorted_BS) + 1)
+    rank_B = torch.arange(1, len(sorted_BS) + 1, device=sorted_BS.device)
+    share_B = rank_B.to(sorted_BS.dtype) / (len(sorted_BS) + 1)
     return (sorted_BS - torch.special.ndtri(share_B)[:, None]).square().mean()

@@ -41,5 +41,5 @@ def collapse_warnings(metrics: Mapping[str, float]) -> Iterator[str]:
             f"variance collapse: the embedding's mean standard deviation is {value:.2f} "
             "(the variance term wants 1). The views are pulled together harder than the "
             "variance term pushes apart; lower the weights of the invariance terms or raise "
-            "the variance weight."
+            "the variance weight (of LeJEPA and VISReg, objective.regularizer_weight)."
         )

@@ -15,6 +15,7 @@ from mast.encoders.load import ADAPTED, load
 from mast.invariance.adapted import Adapted, load_adapted
 from mast.methods.base import Method, MethodConfig, output_of
 from mast.methods.parts import HostInputs, Images
+from mast.models.encoders import channels_of
 from mast.models.pretrained import DEFAULT
 
 
@@ -23,8 +24,8 @@ class DistillConfig(MethodConfig):
     """The teacher and its space.
 
     Attributes:
-        teacher: A folder of `mast adapt`, for the features of all stages, or any other encoder that
-            `mast neighbours` takes, for its representation.
+        teacher: A folder of `mast adapt`, for the features of all stages, or any other encoder of
+            images that `mast neighbours` takes, for its representation.
         ignore: Properties or operators that the teacher ignores ("all" for all); needs a folder of
             `mast adapt`.
     """
@@ -36,8 +37,8 @@ class DistillConfig(MethodConfig):
 class Distill(Method):
     """A linear layer over the student's representation predicts the direction of the features.
 
-    Teacher and student see the same view, resized to the teacher's size. The teacher is no part of
-    the method's state: a run that resumes loads it again.
+    Teacher and student see the same view, resized to the teacher's size. The teacher is not saved
+    with the run, which loads it again, and refuses one with other features.
     """
 
     config: DistillConfig
@@ -57,9 +58,13 @@ class Distill(Method):
         else:
             module, self.side = load(teacher)[:2]
         self._teacher = (module.eval().requires_grad_(False),)  # a tuple: not its parameters
-        with torch.no_grad():
-            dim = self._taught(self.encoder.blank(1)).shape[1]
-        self.projector = nn.Linear(self.encoder.dim, dim)
+        if self.encoder.channels != channels_of(module):
+            raise UserError(
+                f"objective.teacher: expected an encoder of {self.encoder.channels} channels, got "
+                f"one of {channels_of(module)}"
+            )
+        self._of_blank = self._taught(self.encoder.blank(1))[0]
+        self.projector = nn.Linear(self.encoder.dim, len(self._of_blank))
 
     def step(self, images: Images, inputs: HostInputs, progress: float) -> dict[str, Tensor]:
         """One term, "cosine": one minus the mean cosine of all views."""
@@ -68,6 +73,23 @@ class Distill(Method):
             for images_BCHW in images
         ]
         return output_of({"cosine": 1 - torch.stack(cosines).mean()})
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """What the student predicts of the teacher's features, (B, D)."""
+        predicted_BD: Tensor = self.projector(self.encoder(images_BCHW))
+        return predicted_BD.float()
+
+    def get_extra_state(self) -> Tensor:
+        return self._of_blank
+
+    def set_extra_state(self, state: Tensor) -> None:
+        if state.shape != self._of_blank.shape or not torch.allclose(
+            state.cpu(), self._of_blank, 0.01
+        ):
+            raise UserError(
+                f"objective.teacher: {self.config.teacher} has other features than when the run "
+                "started"
+            )
 
     @torch.no_grad()
     def _taught(self, images_BCHW: Tensor) -> Tensor:

@@ -6,7 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from mast.augment import Preset
 from mast.core.collectives import gather
+from mast.core.errors import UserError
 from mast.losses import epps_pulley
 from mast.methods.base import TWO_OR_MORE, PairConfig, PairMethod, output_of
 from mast.methods.parts import Directions, HostInputs, Images, encode_by_size
@@ -30,6 +32,14 @@ class LeJEPAConfig(PairConfig):
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 512))
     regularizer_weight: float = 0.05
     directions: int = 1024
+
+    def check_views(self, preset: Preset) -> None:
+        """Heads predict how two views differ."""
+        if self.predicted and len(preset.views) > 2:
+            raise UserError(
+                f"objective.predicted: expected none with {len(preset.views)} views; choose a "
+                "preset of two, such as mast5"
+            )
 
 
 class LeJEPA(PairMethod):

@@ -142,6 +142,10 @@ def lejepa() -> PretrainConfig:
 
     Its paper: linear top-1 79 of a ViT-H/14. AdamW at 5e-4 whatever the batch, weight decay 5e-4
     for a ResNet, the regularizer's weight 0.05, 1,024 directions (rbalestr-lab/lejepa).
+    Differences: biases and norms have no weight decay, and no linear layer comes before the
+    projector.
+
+    Cost: some 12 GPU hours.
     """
     return replace(
         vicreg5(),
@@ -157,7 +161,7 @@ def lejepa() -> PretrainConfig:
 def visreg() -> PretrainConfig:
     """VISReg on ImageNet, as `lejepa` but for its regularizer: weight 0.9, 4,096 directions.
 
-    Its paper has four large views and a ViT (HaiyuWu/visreg).
+    Its paper has four large views and a ViT (HaiyuWu/visreg). Cost: some 12 GPU hours.
     """
     return replace(lejepa(), recipe="visreg", objective=VISRegConfig())
 
@@ -230,6 +234,8 @@ def distill() -> PretrainConfig:
     """A ResNet-50 that learns the features of a teacher, 100 epochs, one cropped and mirrored view.
 
     AdamW at 5e-4 for 256 images, weight decay 0.04.
+
+    Cost: some 4 GPU hours, and a forward pass of the teacher.
     """
     return replace(
         vicreg5(),

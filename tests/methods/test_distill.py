@@ -26,7 +26,7 @@ def test_a_student_learns_the_teachers_space(ignore: tuple[str, ...], tmp_path: 
         target_BD = teacher(large_BCHW.clamp(0, 1), ignore=ignore)
         cosines.append(F.cosine_similarity(method.embed(images_BCHW), target_BD))
     torch.testing.assert_close(method(views, 0.0)["loss"], 1 - torch.cat(cosines).mean())
-    assert {name.partition(".")[0] for name in method.state_dict()} == {"encoder", "projector"}
+    assert not any("teacher" in name for name in method.state_dict())
     steps_and_resumes(variant, "adamw", tmp_path)
 
 

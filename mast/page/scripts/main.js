@@ -97,7 +97,8 @@ function moveFocus(key, event) {
   if (all[here].closest(".map")) {
     const sign = across ?? down;
     const away = (each) => {
-      const [x, y] = [place(each).left - place(all[here]).left, place(each).top - place(all[here]).top];
+      const center = ({ left, right, top, bottom }) => [(left + right) / 2, (top + bottom) / 2];
+      const [[a, b], [c, d]] = [center(place(each)), center(place(all[here]))], x = a - c, y = b - d;
       const [along, aside] = across ? [sign * x, y] : [sign * y, x];
       return along > 0 && Math.abs(aside) <= along ? Math.hypot(x, y) : Infinity;
     };

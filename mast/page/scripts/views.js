@@ -20,7 +20,7 @@ async function photosView() {
   const chosen = tile(state.query, "chosen");
   chosen.classList.add("query");
   return [
-    near.length ? `Most similar first, ${inWords()}; 1.00 is the same.` : NONE,
+    near.length ? `Most similar first, ${inWords()}; 1.00 means identical.` : NONE,
     button("All photos", () => change({ query: null })),
     tiles([chosen, ...near.slice(0, NEAREST).map(([at, cosine]) => tile(at, cosine.toFixed(2).replace("-0.00", "0.00")))]),
   ];
