@@ -3,8 +3,10 @@
 Shapes: B images, C dimensions of the representation, D of the teacher's space.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -15,7 +17,7 @@ from mast.encoders.load import ADAPTED, load
 from mast.invariance.adapted import Adapted, load_adapted
 from mast.methods.base import Method, MethodConfig, output_of
 from mast.methods.parts import HostInputs, Images
-from mast.models.encoders import channels_of
+from mast.models.encoders import Encoder, channels_of
 from mast.models.pretrained import DEFAULT
 
 
@@ -58,6 +60,9 @@ class Distill(Method):
         else:
             module, self.side = load(teacher)[:2]
         self._teacher = (module.eval().requires_grad_(False),)  # a tuple: not its parameters
+        for part in module.modules():
+            if isinstance(part, Encoder):
+                part.training = True  # the images are those of training, whose range is known
         if self.encoder.channels != channels_of(module):
             raise UserError(
                 f"objective.teacher: expected an encoder of {self.encoder.channels} channels, got "
@@ -79,6 +84,10 @@ class Distill(Method):
         predicted_BD: Tensor = self.projector(self.encoder(images_BCHW))
         return predicted_BD.float()
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        self._teacher[0]._apply(fn)  # it moves to a device with the method
+        return super()._apply(fn, recurse)
+
     def get_extra_state(self) -> Tensor:
         return self._of_blank
 
@@ -94,7 +103,7 @@ class Distill(Method):
     @torch.no_grad()
     def _taught(self, images_BCHW: Tensor) -> Tensor:
         """The teacher's features, (B, D)."""
-        module = self._teacher[0].to(images_BCHW.device)
+        module = self._teacher[0]
         if images_BCHW.shape[-1] != self.side:
             images_BCHW = F.interpolate(
                 images_BCHW, (self.side, self.side), mode="bilinear", antialias=True

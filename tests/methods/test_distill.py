@@ -12,21 +12,19 @@ import mast
 from mast.core.errors import UserError
 
 
-@pytest.mark.parametrize("ignore", [(), ("color",)])
-def test_a_student_learns_the_teachers_space(ignore: tuple[str, ...], tmp_path: Path) -> None:
-    """The loss is one minus the cosine; the state has no teacher, whose views are 32 pixels."""
+def test_a_student_learns_the_teachers_space(tmp_path: Path) -> None:
+    """The loss is one minus the cosine; the teacher sees 32 pixels."""
     folder = tmp_path / "adapted"
     mast.adapt("toys@train:64", "resnet10t", untrained=True, size=32, out=folder,
                operators=["color_jitter", "rotate"], device="cpu")  # fmt: skip
-    variant = Variant("distill", {}, {"teacher": str(folder), "ignore": ignore})
+    variant = Variant("distill", {}, {"teacher": str(folder), "ignore": ("color",)})
     method, views, teacher = variant.build(), make_views(0), mast.load_adapted(folder)
     cosines = []
     for images_BCHW in views.images:
         large_BCHW = F.interpolate(images_BCHW, (32, 32), mode="bilinear", antialias=True)
-        target_BD = teacher(large_BCHW.clamp(0, 1), ignore=ignore)
+        target_BD = teacher(large_BCHW.clamp(0, 1), ignore="color")
         cosines.append(F.cosine_similarity(method.embed(images_BCHW), target_BD))
     torch.testing.assert_close(method(views, 0.0)["loss"], 1 - torch.cat(cosines).mean())
-    assert not any("teacher" in name for name in method.state_dict())
     steps_and_resumes(variant, "adamw", tmp_path)
 
 
