@@ -19,7 +19,7 @@ from mast.encoders.changes import changed_by
 from mast.encoders.frozen import FrozenEncoder
 from mast.evaluation.online import effective_rank
 
-IMAGES, DRAWS = 1000, 2000
+IMAGES, DRAWS, FEWEST = 1000, 2000, 5  # methods for an interval
 RIDGE = 1e-4  # of the mean variance of a dimension
 
 
@@ -97,7 +97,7 @@ def correlations(trials: Sequence[Trial]) -> Grid:
                     methods_of = [each.method for each in some]
                     parts += zip(methods_of, pairs - pairs.mean(axis=0), strict=True)
             methods = sorted({name for name, _ in parts})
-            if len(methods) > 1:
+            if len(methods) >= FEWEST:
                 rows.append((number, over, *_correlated(parts, methods)))
     return Grid(("number", "differing in", "runs", "methods", "rank correlation"), tuple(rows))
 
