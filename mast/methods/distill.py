@@ -63,10 +63,11 @@ class Distill(Method):
         for part in module.modules():
             if isinstance(part, Encoder):
                 part.training = True  # the images are those of training, whose range is known
-        if self.encoder.channels != channels_of(module):
+        channels = channels_of(getattr(module, "encoder", module))
+        if self.encoder.channels != channels:
             raise UserError(
                 f"objective.teacher: expected an encoder of {self.encoder.channels} channels, got "
-                f"one of {channels_of(module)}"
+                f"one of {channels}"
             )
         self._of_blank = self._taught(self.encoder.blank(1))[0]
         self.projector = nn.Linear(self.encoder.dim, len(self._of_blank))
