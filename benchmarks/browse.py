@@ -68,9 +68,7 @@ def measured(folder: str, file: Path, page: Page, queries: int) -> dict[str, Any
         page.wait_for_function("() => document.body.dataset.drawn")
         firsts.append(time.perf_counter() - start)
     choice = InvarianceChoice(space=DEPTHS)
-    by, photos = open_search(
-        EncoderOptions(DEFAULT, None, None, False, False), folder, choice, "cpu", 1
-    )
+    by, photos = open_search(EncoderOptions(DEFAULT), folder, choice, "cpu")
     assert by.adapted is not None
     features_NF = by.depths(photos)
     names = page.evaluate("DATA.names")

@@ -49,7 +49,7 @@ class Training:
         self.batch_size = config.batch_size
         self.method = build_method(config)
         self.method.encoder.to(memory_format=torch.channels_last)
-        if compiles(config, self.device):
+        if compiles(config, self.device, 1):
             self.method.compile_parts(config.cuda_graphs)
         groups = self.method.parameter_groups()
         self.optimizer = make_optimizer(groups, config.optimizer, config.batch_size, self.device)

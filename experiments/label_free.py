@@ -28,8 +28,8 @@ def label_free(
 ) -> dict[str, float]:
     """RankMe, and LiDAR of all operators and of those of each property.
 
-    LiDAR is the effective rank of the scatter of images relative to the scatter that operators
-    cause, which here is the sum of the second moments of what each does to every image.
+    LiDAR is the effective rank of the scatter between images, whitened by the scatter within them.
+    The latter is the sum, over operators, of the second moment of the displacements.
 
     Reference:
         RankMe (Garrido et al., ICML 2023); LiDAR (Thilak et al., ICLR 2024).

@@ -238,7 +238,6 @@ class Checks:
                         device=self.device,
                         precision=precision,
                         settings={name: QUICK[name]} if QUICK[name] else None,
-                        cache=False,
                     )
                     found[f"{name}, {precision}"] = "done"
                 except Exception as error:  # the others are to be tried all the same

@@ -69,9 +69,9 @@ class Reduced(NamedTuple):
 def reduced(features_NF: Tensor, subspaces: Subspaces, axes: int = AXES) -> Reduced:
     """Reduce features to the axes that matter most to distances, whatever is ignored.
 
-    These are the leading axes of the second moments of the displacements of each property, of the
-    features as they are, without each property and without all, and a tenth of those of what each
-    match compares, each with a trace of one.
+    They are the leading axes of a sum of second moments, each with a trace of one: of the
+    displacements of each property; of the features as they are, without each property and without
+    all; and, with a weight of 0.1, of the axes of each match.
     """
     level_NF = (features_NF.float() - subspaces.mean_F) / subspaces.scale_F
     names = {of: [name for name in subspaces.factors if OPERATORS[name].changes == of]

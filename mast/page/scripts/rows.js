@@ -57,7 +57,7 @@ function savers(rows) {
     () => `${counted(dropped.size, "photo")} listed. ${none() ? `${counted(none(), "group")} would lose all photos.` : "Every group keeps at least one photo."}`);
   const pairs = write(PAIRS, () => [["path", "other"], ...apart.values()].map((pair) => pair.map(quoted).join(",")),
     () => `${counted(apart.size, "pair")} listed.`);
-  return make("p", { className: "note" },
-    button("Save the list of unticked photos", others), " Nothing is deleted; ", code("FOLDER#exclude=others.txt"), " skips them. ",
-    button("Save the pairs that are not copies", pairs), " ", code("mast duplicates FOLDER --not_copies not_copies.csv"), " separates them.");
+  return make("div", {},
+    make("p", { className: "note" }, button("Save the list of unticked photos", others), " Nothing is deleted; ", code("FOLDER#exclude=others.txt"), " skips them."),
+    make("p", { className: "note" }, button("Save the pairs that are not copies", pairs), " ", code("mast duplicates FOLDER --not_copies not_copies.csv"), " separates them."));
 }
