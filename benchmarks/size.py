@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 WRITTEN = {"index.md", "reference.md"}  # whole, by docs/generate.py
 # What issue after issue may not exceed: lower a number when the house becomes smaller.
 BOUNDS = {
-    "lines in mast/": 34_610,
+    "lines in mast/": 34_600,
     "lines in tests/": 23_540,
     "words in docs/ and README, written by hand": 9_800,
     "words of all Markdown": 15_000,

@@ -62,6 +62,7 @@ class Way(NamedTuple):
         size: Of views when it is measured; that of the experiment if not given.
         statistics: Of BatchNorm: None for the usual ones, which are the batch's in training; or
             "photos", if it is not trained, or "weights".
+        lora: Rank of the changes of its weights, which are free if not given.
     """
 
     title: str
@@ -71,6 +72,7 @@ class Way(NamedTuple):
     weights: bool = True
     size: int | None = None
     statistics: str | None = None
+    lora: int | None = None
 
 
 VICREG = Row("VICReg", "vicreg5_small")
@@ -90,6 +92,12 @@ def kept(row: Row) -> Way:
     return Way(title, row.recipe, row.changes, LARGER, statistics="weights")
 
 
+def low_rank(row: Row, rank: int) -> Way:
+    """The same with LoRA."""
+    title = f"continued by {row.title}, LoRA of rank {rank}, frozen BatchNorm"
+    return Way(title, row.recipe, row.changes, (1.0, 3.0, 10.0), statistics="weights", lora=rank)
+
+
 def distilled(ignore: tuple[str, ...]) -> Way:
     """A student that learns the frozen encoder's depths from random weights."""
     title = f"distilled{' (ignore all)' * bool(ignore)}, from random weights"
@@ -106,6 +114,7 @@ WAYS = {
     "mast": continued(MAST_C),
     "vicreg_augself_kept": kept(VICREG_AUGSELF),
     "mast_kept": kept(MAST_C),
+    "lora": low_rank(MAST_C, 8),
     "scratch": Way(
         f"{MAST_C.title}, from random weights", MAST_C.recipe, MAST_C.changes, (1.0, 3.0, 10.0),
         weights=False,
@@ -166,7 +175,7 @@ class Beyond(Experiment):
         way = self.ways[key]
         weights: dict[str, Any] = {}
         if way.weights:
-            weights = {"weights": str(published_weights())}
+            weights = {"weights": str(published_weights()), "lora": way.lora}
         if way.statistics == "weights":
             weights["freeze_statistics"] = True
         changes = way.changes if way.recipe else MAST_C.changes

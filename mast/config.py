@@ -31,7 +31,7 @@ LIMITS = {
     **dict.fromkeys(("epochs", "batch_size", "accumulate", "log_every", "threads", "score_every"),
                     "[1, inf)"),
     "size": f"[{SMALLEST}, inf)", "checkpoint_minutes": "[0, inf]", "seed": "[0, inf)",
-    "schedule.leave_out": "[0, 1]",
+    "schedule.leave_out": "[0, 1]", "schedule.stage1": "[0, 1]",
 }  # fmt: skip
 _OPTIONS = "encoder.options"  # its names are the user's, not fields of a version
 # Fields that may change when a run resumes, as they do not affect results.
@@ -134,12 +134,6 @@ class PretrainConfig:
             raise UserError(
                 f"accumulate: expected 1 for {METHODS[self.method].title}, as {whole}; got "
                 f"{self.accumulate}"
-            )
-        schedule = self.schedule
-        if not 0.0 <= schedule.stage1 <= schedule.full <= 1.0:
-            raise UserError(
-                "expected 0 <= schedule.stage1 <= schedule.full <= 1, got "
-                f"stage1 {schedule.stage1:g} and full {schedule.full:g}"
             )
 
     def check_trainable(self) -> None:

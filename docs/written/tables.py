@@ -64,10 +64,14 @@ def label_free() -> str:
                 trials[row, rate, seed, score] = Trial(method, rate, seed, numbers, score)
     grid = correlations([*trials.values()])
     by_rate, by_seed = (row[-1] for row in grid.rows[:2])
+    (rankme, runs), (lidar, _) = (
+        (row[-1], row[2]) for row in grid.rows if row[0] in ("rankme", "lidar")
+    )
     link = link_table("label_free", grid)
     return (
         f"Rank correlation of a method's final loss with its probes: {by_rate} over learning "
-        f"rates, {by_seed} over seeds ({link})."
+        f"rates, {by_seed} over seeds; of RankMe {rankme} and LiDAR {lidar}, over {runs} runs of "
+        f"LeJEPA and VISReg ({link})."
     )
 
 

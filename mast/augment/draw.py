@@ -5,7 +5,6 @@ Legend: B samples of this process, G samples of all processes, K operators.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -25,30 +24,23 @@ class ScheduleConfig:
         staged: Two stages (MAST, section 3.2); otherwise every operator may act from the start, as
             in VICReg.
         stage1: Share of the run in which operators act one at a time.
-        full: Share of the run after which all operators act.
-        leave_out: Share of the pairs that randomly lose some operators once all act, so that
+        leave_out: Share of the pairs that randomly lose an operator once all act, so that
             training also sees each operator's absence.
-        leave_out_count: How many operators such a pair loses: "one", or "any" number below K.
     """
 
     staged: bool = True
     stage1: float = 0.5
-    full: float = 1.0
     leave_out: float = 0.0
-    leave_out_count: Literal["one", "any"] = "one"
 
 
-def compose_count(progress: float, count: int, stage1: float = 0.5, full: float = 1.0) -> int:
+def compose_count(progress: float, count: int, stage1: float = 0.5) -> int:
     """How many of `count` operators are composed at this point of a run, from 1 to all of them.
 
-    One at a time in stage 1, then linearly more up to all of them, which act from `full` on.
-    `progress`, `stage1` and `full` are shares of the run.
+    One at a time in stage 1, then linearly more. `progress` and `stage1` are shares of the run.
     """
     if progress < stage1 or stage1 == 1.0:
         return 1
-    if progress >= full:
-        return count
-    return round(1 + (count - 1) * (progress - stage1) / (full - stage1))
+    return round(1 + (count - 1) * (progress - stage1) / (1 - stage1))
 
 
 def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -> Tensor:
@@ -57,7 +49,8 @@ def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -
     Returns:
         allowed_BK: bool, exactly `compose` true in every row.
     """
-    return _ranks(n, count, generator) < compose
+    rank_BK = torch.rand(n, count, generator=generator).argsort(1).argsort(1)
+    return rank_BK < compose
 
 
 def draw_chosen(
@@ -68,22 +61,14 @@ def draw_chosen(
     Returns:
         allowed_BK: bool, or None where all operators may act.
     """
-    compose = compose_count(progress, count, config.stage1, config.full) if config.staged else count
+    compose = compose_count(progress, count, config.stage1) if config.staged else count
     if compose < count:
         return draw_subsets(n, count, compose, generator)
     if config.leave_out == 0.0 or count == 1:
         return None
-    left_out_B1 = torch.ones(n, 1, dtype=torch.int64)
-    if config.leave_out_count == "any":
-        left_out_B1 = torch.randint(1, count, (n, 1), generator=generator)
-    rank_BK = _ranks(n, count, generator)
+    kept_BK = draw_subsets(n, count, count - 1, generator)
     whole_B1 = torch.rand(n, 1, generator=generator) >= config.leave_out
-    return (rank_BK < count - left_out_B1) | whole_B1
-
-
-def _ranks(n: int, count: int, generator: torch.Generator) -> Tensor:
-    """A random permutation of 0 to count - 1 for every sample."""
-    return torch.rand(n, count, generator=generator).argsort(1).argsort(1)
+    return kept_BK | whole_B1
 
 
 @entry()

@@ -34,6 +34,7 @@ from mast.methods.parts import (
     check_properties,
 )
 from mast.models import MLP, Encoder, MLPConfig
+from mast.models.lora import add_lora
 from mast.models.torchvision_models import Encoding
 
 ViewCount = tuple[int, float]  # the fewest and the most
@@ -249,6 +250,12 @@ class Method(nn.Module, ABC):
         self._in_evaluation = nn.Module
         self.encoder.requires_grad_(False)
         self.train(self.training)
+
+    def add_lora(self) -> None:
+        """Let encoders change as `EncoderConfig.lora` says, if it does, from their weights on."""
+        for module in self.modules():
+            if isinstance(module, Encoder) and (rank := module.config.lora) is not None:
+                add_lora(module, rank, self.seed)
 
     def freeze_statistics(self) -> None:
         """Keep the statistics of the encoder's BatchNorm, and normalise by them."""

@@ -26,6 +26,7 @@ from mast.core.reading import MOST_CHANNELS, Reading, read_reading
 from mast.core.seeds import forked
 from mast.core.tensors import check_finite, read_metadata, read_tensors, write_tensors
 from mast.models.layouts import first_keys
+from mast.models.lora import merged
 from mast.models.torchvision_models import Encoding, family_of, torchvision_model
 
 Moment = tuple[float, ...]  # of the channels
@@ -97,6 +98,8 @@ class EncoderConfig:
             and stem_stride.
         freeze: Freeze the encoder and train the rest: projector, masks, heads.
         freeze_statistics: Keep BatchNorm's statistics frozen at those of the weights.
+        lora: Rank of LoRA: linear layers and convolutions change by products of two matrices of
+            this rank, and nothing else of the encoder does. The saved encoder has them merged.
     """
 
     name: str = "resnet50"
@@ -109,6 +112,7 @@ class EncoderConfig:
     weights: str | None = None
     freeze: bool = False
     freeze_statistics: bool = False
+    lora: int | None = None
 
     @property
     def normalization(self) -> Normalization:
@@ -128,9 +132,14 @@ class EncoderConfig:
         check_options(self.options)
         if self.weights == "":
             raise UserError("encoder.weights: expected a name or a file, got nothing")
-        for name in ("freeze", "freeze_statistics"):
+        for name in ("freeze", "freeze_statistics", "lora"):
             if getattr(self, name) and self.weights is None:
                 raise UserError(f"encoder.{name}: expected encoder.weights with it, got none")
+        if self.lora is not None and (self.lora < 1 or self.freeze):
+            raise UserError(
+                "encoder.lora: expected a rank from 1, and encoder.freeze false, got rank "
+                f"{self.lora} and {str(self.freeze).lower()}"
+            )
 
 
 class Encoder(nn.Module):
@@ -387,7 +396,7 @@ def check_representation(given: Any, images_BCHW: Tensor) -> None:
 
 def save_encoder(encoder: Encoder, path: Path) -> None:
     """Write weights and everything that rebuilds the encoder into one safetensors file."""
-    write_tensors(path, encoder.model.state_dict(), encoder.describe())
+    write_tensors(path, merged(encoder.model.state_dict()), encoder.describe())
 
 
 @entry(draws=True)

@@ -1,11 +1,13 @@
 """Recipes of MAST, MAST-C and VICReg: at ImageNet's scale, and for one GPU."""
 
 from dataclasses import replace
+from typing import Any
 
 from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
 from mast.core.optim import OptimizerConfig
 from mast.methods import MastCConfig, MastConfig, VICRegConfig
+from mast.methods.base import MethodConfig
 from mast.methods.parts import PredictionConfig
 from mast.models import EncoderConfig, MLPConfig
 
@@ -68,12 +70,8 @@ def mast_c5() -> PretrainConfig:
 
         mast pretrain imagenet/train --recipe mast_c5
     """
-    return replace(
-        vicreg5(),
-        recipe="mast_c5",
-        objective=MastCConfig(),
-        optimizer=OptimizerConfig("lars_official", lr=0.3, weight_decay=1e-6, warmup=10, final=0.0),
-    )
+    optimizer = OptimizerConfig("lars_official", lr=0.3, weight_decay=1e-6, warmup=10, final=0.0)
+    return imagenet("mast_c5", MastCConfig(), optimizer)
 
 
 def mast_c15() -> PretrainConfig:
@@ -141,6 +139,14 @@ def vicreg() -> PretrainConfig:
     return replace(own, recipe="vicreg", views="vicreg", optimizer=optimizer)
 
 
+def imagenet(
+    name: str, objective: MethodConfig, optimizer: OptimizerConfig, **changes: Any
+) -> PretrainConfig:
+    """A recipe that is `vicreg5` where it does not differ."""
+    config = replace(vicreg5(), recipe=name, objective=objective, optimizer=optimizer)
+    return replace(config, **changes)
+
+
 # ----------------------------- one GPU: 224 pixels, and a batch that should fit into 24 GB
 
 
@@ -177,11 +183,7 @@ def vicreg5_medium() -> PretrainConfig:
 
 
 def _medium(
-    config: PretrainConfig,
-    name: str,
-    encoder: str,
-    lr: float,
-    clip: float | None = None,
+    config: PretrainConfig, name: str, encoder: str, lr: float, clip: float | None = None
 ) -> PretrainConfig:
     objective = config.objective
     if isinstance(objective, VICRegConfig):

@@ -21,9 +21,11 @@ from mast.methods.supervised import SupervisedConfig
 from mast.methods.swav import SwAVConfig
 from mast.methods.visreg import VISRegConfig
 from mast.models import EncoderConfig
-from mast.recipes.mast import vicreg5
+from mast.recipes.mast import imagenet
 
 MEAN_OF_PATCHES = {"global_pool": "avg", "fc_norm": False}  # behind the last norm
+# Of MoCo and SimSiam, which decay biases and norms, too.
+SGD = OptimizerConfig("sgd", weight_decay=1e-4, treat_alike=True, warmup=0, final=0.0)
 
 
 def simclr() -> PretrainConfig:
@@ -36,14 +38,8 @@ def simclr() -> PretrainConfig:
 
     Cost: some 75 GPU hours.
     """
-    return replace(
-        vicreg5(),
-        recipe="simclr",
-        views="simclr",
-        objective=SimCLRConfig(),
-        optimizer=OptimizerConfig("lars_official", lr=0.3, weight_decay=1e-6, warmup=10, final=0.0),
-        batch_size=4096,
-    )
+    optimizer = OptimizerConfig("lars_official", lr=0.3, weight_decay=1e-6, warmup=10, final=0.0)
+    return imagenet("simclr", SimCLRConfig(), optimizer, views="simclr", batch_size=4096)
 
 
 def moco_v2() -> PretrainConfig:
@@ -55,17 +51,8 @@ def moco_v2() -> PretrainConfig:
 
     Cost: some 40 GPU hours, as one of two views has no backward pass.
     """
-    return replace(
-        vicreg5(),
-        recipe="moco_v2",
-        views="moco",
-        objective=MoCoConfig(),
-        optimizer=OptimizerConfig(
-            "sgd", lr=0.03, weight_decay=1e-4, treat_alike=True, warmup=0, final=0.0
-        ),
-        epochs=800,
-        batch_size=256,
-    )
+    optimizer = replace(SGD, lr=0.03)
+    return imagenet("moco_v2", MoCoConfig(), optimizer, views="moco", epochs=800, batch_size=256)
 
 
 def simsiam() -> PretrainConfig:
@@ -77,17 +64,8 @@ def simsiam() -> PretrainConfig:
 
     Cost: some 8 GPU hours.
     """
-    return replace(
-        vicreg5(),
-        recipe="simsiam",
-        views="moco",
-        objective=SimSiamConfig(),
-        optimizer=OptimizerConfig(
-            "sgd", lr=0.05, weight_decay=1e-4, treat_alike=True, warmup=0, final=0.0
-        ),
-        epochs=100,
-        batch_size=512,
-    )
+    optimizer = replace(SGD, lr=0.05)
+    return imagenet("simsiam", SimSiamConfig(), optimizer, views="moco", epochs=100, batch_size=512)
 
 
 def simsiam_augself() -> PretrainConfig:
@@ -107,16 +85,8 @@ def byol() -> PretrainConfig:
 
     Cost: some 100 GPU hours.
     """
-    return replace(
-        vicreg5(),
-        recipe="byol",
-        views="vicreg",
-        objective=BYOLConfig(momentum=0.996),
-        optimizer=OptimizerConfig(
-            "lars_official", lr=0.2, weight_decay=1.5e-6, warmup=10, final=0.0
-        ),
-        batch_size=4096,
-    )
+    optimizer = OptimizerConfig("lars_official", lr=0.2, weight_decay=1.5e-6, warmup=10, final=0.0)
+    return imagenet("byol", BYOLConfig(momentum=0.996), optimizer, views="vicreg", batch_size=4096)
 
 
 def barlow_twins() -> PretrainConfig:
@@ -128,13 +98,8 @@ def barlow_twins() -> PretrainConfig:
 
     Cost: some 75 GPU hours.
     """
-    return replace(
-        vicreg5(),
-        recipe="barlow_twins",
-        views="vicreg",
-        objective=BarlowTwinsConfig(),
-        optimizer=OptimizerConfig("lars_official", lr=0.2, weight_decay=1e-6, warmup=10),
-    )
+    optimizer = OptimizerConfig("lars_official", lr=0.2, weight_decay=1e-6, warmup=10)
+    return imagenet("barlow_twins", BarlowTwinsConfig(), optimizer, views="vicreg")
 
 
 def lejepa() -> PretrainConfig:
@@ -147,15 +112,8 @@ def lejepa() -> PretrainConfig:
 
     Cost: some 12 GPU hours.
     """
-    return replace(
-        vicreg5(),
-        recipe="lejepa",
-        views="lejepa",
-        objective=LeJEPAConfig(),
-        optimizer=OptimizerConfig("adamw", lr=2.5e-4, weight_decay=5e-4, warmup=10, final=0.001),
-        epochs=100,
-        batch_size=512,
-    )
+    optimizer = OptimizerConfig("adamw", lr=2.5e-4, weight_decay=5e-4, warmup=10, final=0.001)
+    return imagenet("lejepa", LeJEPAConfig(), optimizer, views="lejepa", epochs=100, batch_size=512)
 
 
 def visreg() -> PretrainConfig:
@@ -175,15 +133,9 @@ def swav() -> PretrainConfig:
 
     Cost: some 90 GPU hours.
     """
-    return replace(
-        vicreg5(),
-        recipe="swav",
-        views="multicrop",
-        objective=SwAVConfig(frozen=1 / 800),
-        optimizer=OptimizerConfig("lars", lr=0.3, weight_decay=1e-6, treat_alike=True, warmup=10),
-        epochs=800,
-        batch_size=4096,
-    )
+    optimizer = OptimizerConfig("lars", lr=0.3, weight_decay=1e-6, treat_alike=True, warmup=10)
+    objective = SwAVConfig(frozen=1 / 800)
+    return imagenet("swav", objective, optimizer, views="multicrop", epochs=800, batch_size=4096)
 
 
 def dino() -> PretrainConfig:
@@ -195,18 +147,12 @@ def dino() -> PretrainConfig:
     rises to 0.4), gradients are clipped at a global norm of 3 (theirs per tensor), and prototypes
     have unit length (theirs do not, for this ViT).
     """
-    return replace(
-        vicreg5(),
-        recipe="dino",
-        views="dino",
-        objective=DINOConfig(warmup=30 / 800, frozen=1 / 800),
-        encoder=EncoderConfig(
-            "timm:vit_small_patch16_224", {"drop_path_rate": 0.1, "dynamic_img_size": True}
-        ),
-        optimizer=OptimizerConfig("adamw", lr=5e-4, weight_decay=0.04, clip=3.0, final=0.0005),
-        epochs=800,
-        batch_size=1024,
-    )
+    optimizer = OptimizerConfig("adamw", lr=5e-4, weight_decay=0.04, clip=3.0, final=0.0005)
+    objective = DINOConfig(warmup=30 / 800, frozen=1 / 800)
+    options = {"drop_path_rate": 0.1, "dynamic_img_size": True}
+    encoder = EncoderConfig("timm:vit_small_patch16_224", options)
+    config = imagenet("dino", objective, optimizer, views="dino", encoder=encoder)
+    return replace(config, epochs=800, batch_size=1024)
 
 
 def mae() -> PretrainConfig:
@@ -218,16 +164,10 @@ def mae() -> PretrainConfig:
     learned, and the representation is the mean of the patches, as the class token does not enter
     the loss. The MAST paper does not define MAE with a ResNet-50 (Table 10).
     """
-    return replace(
-        vicreg5(),
-        recipe="mae",
-        views="mae",
-        objective=MAEConfig(),
-        encoder=EncoderConfig("timm:vit_base_patch16_224", MEAN_OF_PATCHES),
-        optimizer=OptimizerConfig("adamw", lr=1.5e-4, weight_decay=0.05, warmup=40, final=0.0),
-        epochs=800,
-        batch_size=4096,
-    )
+    optimizer = OptimizerConfig("adamw", lr=1.5e-4, weight_decay=0.05, warmup=40, final=0.0)
+    encoder = EncoderConfig("timm:vit_base_patch16_224", MEAN_OF_PATCHES)
+    config = imagenet("mae", MAEConfig(), optimizer, views="mae", encoder=encoder)
+    return replace(config, epochs=800, batch_size=4096)
 
 
 def distill() -> PretrainConfig:
@@ -237,15 +177,8 @@ def distill() -> PretrainConfig:
 
     Cost: some 4 GPU hours, and a forward pass of the teacher.
     """
-    return replace(
-        vicreg5(),
-        recipe="distill",
-        views="mae",
-        objective=DistillConfig(),
-        optimizer=OptimizerConfig("adamw", lr=5e-4, weight_decay=0.04, warmup=10, final=0.0),
-        epochs=100,
-        batch_size=256,
-    )
+    optimizer = OptimizerConfig("adamw", lr=5e-4, weight_decay=0.04, warmup=10, final=0.0)
+    return imagenet("distill", DistillConfig(), optimizer, views="mae", epochs=100, batch_size=256)
 
 
 def supervised() -> PretrainConfig:
@@ -257,11 +190,5 @@ def supervised() -> PretrainConfig:
 
     Cost: some 7 GPU hours.
     """
-    return replace(
-        vicreg5(),
-        recipe="supervised",
-        objective=SupervisedConfig(),
-        optimizer=OptimizerConfig("sgd", lr=0.1, weight_decay=1e-4, warmup=0, final=0.0),
-        epochs=90,
-        batch_size=256,
-    )
+    optimizer = OptimizerConfig("sgd", lr=0.1, weight_decay=1e-4, warmup=0, final=0.0)
+    return imagenet("supervised", SupervisedConfig(), optimizer, epochs=90, batch_size=256)

@@ -15,6 +15,7 @@ from mast.encoders.load import Loaded, load
 from mast.methods import ENCODER, Embedding, Method
 from mast.models import load_encoder
 from mast.models.encoders import RETRAIN, load_whole
+from mast.models.lora import merged
 
 # What a run has besides its encoder, by name.
 REPRESENTATIONS: dict[str, Callable[[Method], nn.Module]] = {"embedding": Embedding}
@@ -51,7 +52,7 @@ def load_method(run: str | Path) -> Method:
         state |= tensors
         check_finite(file, state)  # to inspect a run that diverged, take its checkpoint
     else:
-        state = load_checkpoint(file)["module"]
+        state = merged(load_checkpoint(file)["module"])
     try:
         load_whole(method, state)
     except UserError as error:

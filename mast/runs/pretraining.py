@@ -43,6 +43,7 @@ def train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     feed, chief = _open_images(config, fabric), fabric.is_global_zero
     method = build_method(config)  # before the folder is opened, as it may fail
     started_from = _open_folder(config, run, fabric, feed, method)
+    method.add_lora()
     if run.encoder.is_file():
         fabric.print(visible(f"{run.path} is complete; nothing to do"))
         return

@@ -46,6 +46,7 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
         weights=wanted.weights,
         freeze=wanted.freeze,
         freeze_statistics=wanted.freeze_statistics,
+        lora=wanted.lora,
     )
     return replace(config, encoder=encoder)
 

@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from mast.config import PretrainConfig
-from mast.core.optim import OptimizerConfig
 from mast.methods import MastConfig
 from mast.models import MLPConfig
 from mast.recipes import Recipe
-from mast.recipes.mast import mast5, vicreg5
-from mast.recipes.others import moco_v2, simsiam
+from mast.recipes.mast import imagenet, mast5, vicreg5
+from mast.recipes.others import SGD, byol, moco_v2, simsiam
 from mast.recipes.small import small
 from paper.methods.clsa import CLSAConfig
 from paper.methods.ifm import IFMConfig
@@ -75,16 +74,9 @@ def moco_v3() -> PretrainConfig:
 
     Cost: some 100 GPU hours.
     """
-    return replace(
-        vicreg5(),
-        recipe="moco_v3",
-        views="moco_v3",
-        objective=MoCoV3Config(momentum=0.996),
-        optimizer=OptimizerConfig(
-            "lars_official", lr=0.3, weight_decay=1.5e-6, warmup=10, final=0.0
-        ),
-        batch_size=4096,
-    )
+    objective = MoCoV3Config(momentum=0.996)
+    optimizer = replace(byol().optimizer, lr=0.3)
+    return imagenet("moco_v3", objective, optimizer, views="moco_v3", batch_size=4096)
 
 
 def ifm_moco_v2() -> PretrainConfig:
@@ -93,16 +85,8 @@ def ifm_moco_v2() -> PretrainConfig:
     Robinson et al., NeurIPS 2021: linear top-1 81.4 on ImageNet-100. SGD at 0.4 for 256 images,
     epsilon 0.1, both losses of one weight (joshr17/IFM).
     """
-    return replace(
-        moco_v2(),
-        recipe="ifm_moco_v2",
-        objective=IFMConfig(momentum=0.99, hardness=0.1),
-        optimizer=OptimizerConfig(
-            "sgd", lr=0.4, weight_decay=1e-4, treat_alike=True, warmup=0, final=0.0
-        ),
-        epochs=200,
-        batch_size=512,
-    )
+    objective, optimizer = IFMConfig(momentum=0.99, hardness=0.1), replace(SGD, lr=0.4)
+    return imagenet("ifm_moco_v2", objective, optimizer, views="moco", epochs=200, batch_size=512)
 
 
 def prcl() -> PretrainConfig:
@@ -174,17 +158,8 @@ def obow() -> PretrainConfig:
 
     Cost: some 18 GPU hours.
     """
-    return replace(
-        vicreg5(),
-        recipe="obow",
-        views="obow",
-        objective=OBoWConfig(),
-        optimizer=OptimizerConfig(
-            "sgd", lr=0.03, weight_decay=1e-4, treat_alike=True, warmup=10, final=0.001
-        ),
-        epochs=200,
-        batch_size=256,
-    )
+    optimizer = replace(SGD, lr=0.03, warmup=10, final=0.001)
+    return imagenet("obow", OBoWConfig(), optimizer, views="obow", epochs=200, batch_size=256)
 
 
 def _small_recipe(full: Recipe) -> Recipe:

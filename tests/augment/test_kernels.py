@@ -184,8 +184,7 @@ def views_of(name: str) -> Preset:
     """Three views of a preset, the small ones smaller still."""
     preset = PRESETS[name]
     return Preset(
-        preset.operators,
-        tuple(View(view.overrides, view.size and 16) for view in preset.views[:3]),
+        preset.operators, tuple(View(view.overrides, view.size and 16) for view in preset.views[:3])
     )
 
 

@@ -280,8 +280,7 @@ def test_an_image_is_known_by_its_content_under_any_usual_ending_and_none(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"version https://git-lfs", b"\n<!DOCTYPE HTML><html>", b"", b"BMW is a brand"],
+    "content", [b"version https://git-lfs", b"\n<!DOCTYPE HTML><html>", b"", b"BMW is a brand"]
 )
 def test_what_is_no_image_is_named_by_how_it_begins(tmp_path, content):
     (fill(tmp_path, "b.png") / "a.jpg").write_bytes(content)

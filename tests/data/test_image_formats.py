@@ -8,6 +8,7 @@ import sys
 import time
 import tracemalloc
 import zlib
+from functools import partial
 
 import imagecodecs
 import numpy as np
@@ -27,6 +28,7 @@ from mast.data.ranges import alone
 H, W = 18, 20
 VALUES = np.random.default_rng(0).integers(0, 2**16, (H, W, 5), np.uint16)
 GRAY = VALUES[..., 0]
+LOSSLESS = {"codecformat": "j2k", "level": 0, "reversible": True}  # of JPEG 2000
 
 
 def opened(content, page=0, deep=True):
@@ -350,20 +352,13 @@ def test_frames_of_a_dicom_are_pages_each_with_its_own_slope():
 @pytest.mark.parametrize(
     ("syntax", "encode"),
     [
-        (pydicom.uid.JPEGLSLossless, imagecodecs.jpegls_encode),
-        (
-            pydicom.uid.JPEGLosslessSV1,
-            lambda values: imagecodecs.jpeg8_encode(values, lossless=True),
-        ),
-        (
-            pydicom.uid.JPEG2000Lossless,
-            lambda values: imagecodecs.jpeg2k_encode(
-                values, level=0, codecformat="j2k", reversible=True
-            ),
-        ),
+        ("JPEGLSLossless", imagecodecs.jpegls_encode),
+        ("JPEGLosslessSV1", partial(imagecodecs.jpeg8_encode, lossless=True)),
+        ("JPEG2000Lossless", partial(imagecodecs.jpeg2k_encode, **LOSSLESS)),
     ],
 )
 def test_a_compressed_dicom(syntax, encode):
+    syntax = getattr(pydicom.uid, syntax)
     bands = opened(dicom(STORED, syntax, PixelData=encapsulate([bytes(encode(STORED))])))
     np.testing.assert_array_equal(bands.values_HWC[..., 0], STORED)
     for frame in (encode(STORED.repeat(9, 0)), encode(STORED)[:294]):  # too large, cut off
@@ -490,23 +485,17 @@ def test_a_broken_file_is_named_at_once_and_takes_no_memory(name, recwarn, monke
     assert time.process_time() - began < 3  # of this process alone; most take a few milliseconds
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(
-            in_png(each, after=after)
-            for after in (False, True)
-            for each in (
-                chunk(b"zTXt", b"key\0\0" + zlib.compress(bytes(10_000_000))),
-                chunk(b"tEXt", b"key\0value")[:-4] + bytes(4),
-                chunk(b"iCCP", b"name\0\0" + zlib.compress(bytes(5_000_000))),
-                chunk(b"iTXt", bytes(3_000_000)),
-            )
-        ),
-        b"P6 # of a camera\n1 1\n255\n\xff\xff\xff",
-        b"P4 1 1\n ",
-    ],
+CHUNKS = (
+    chunk(b"zTXt", b"key\0\0" + zlib.compress(bytes(10_000_000))),
+    chunk(b"tEXt", b"key\0value")[:-4] + bytes(4),
+    chunk(b"iCCP", b"name\0\0" + zlib.compress(bytes(5_000_000))),
+    chunk(b"iTXt", bytes(3_000_000)),
 )
+PPMS = (b"P6 # of a camera\n1 1\n255\n\xff\xff\xff", b"P4 1 1\n ")
+READ = (*(in_png(each, after=after) for after in (False, True) for each in CHUNKS), *PPMS)
+
+
+@pytest.mark.parametrize("content", READ)
 def test_what_images_do_have_is_read(tmp_path, content):
     (tmp_path / "a.jpg").write_bytes(content)
     assert read_folder(tmp_path).canvas(0, 8)[0].min() >= 250

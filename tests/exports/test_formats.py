@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from exported import (
-    HALF,
-    INSTALLED,
-    NARROW,
-    Case,
-    load_in_a_fresh_process,
-    outputs,
-    pictures_of,
-)
+from exported import HALF, INSTALLED, NARROW, Case, load_in_a_fresh_process, outputs, pictures_of
 from PIL import Image
 from tiny import scrambled
 from torch import nn

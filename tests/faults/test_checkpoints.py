@@ -85,11 +85,7 @@ def test_where_both_are_damaged_a_run_stops(begun: RunFolder, tiny: Configure) -
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("optimizer.lr", 0.5),
-        ("encoder.options", {"layers": [1, 1, 1, 1]}),
-    ],
+    ("field", "value"), [("optimizer.lr", 0.5), ("encoder.options", {"layers": [1, 1, 1, 1]})]
 )
 def test_an_edited_configuration_is_not_gone_on_with(
     begun: RunFolder, tiny: Configure, field: str, value: Any

@@ -129,8 +129,7 @@ def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("classes", "temperature"),
-    [(("a", "b"), 1.0), (("a", "b", "a"), 1.0), (CLASSES, float("nan"))],
+    ("classes", "temperature"), [(("a", "b"), 1.0), (("a", "b", "a"), 1.0), (CLASSES, float("nan"))]
 )
 def test_parts_fit_together(classes: tuple[str, ...], temperature: float) -> None:
     with pytest.raises(ValueError, match="expected"):

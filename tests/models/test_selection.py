@@ -9,12 +9,7 @@ from mast.models.selection import exempt_blocks, selection
 OPERATORS = ("color_jitter", "grayscale", "rotate", "gaussian_blur")
 # Exempt: the last two dimensions from both colors, the second from rotations; none from blur.
 MASKS = torch.tensor(
-    [
-        [2.0, 2.0, 3.0, 1.0],
-        [2.0, 2.0, 0.0, 1.0],
-        [0.5, 0.5, 3.0, 1.0],
-        [0.0, 0.0, 3.0, 1.0],
-    ]
+    [[2.0, 2.0, 3.0, 1.0], [2.0, 2.0, 0.0, 1.0], [0.5, 0.5, 3.0, 1.0], [0.0, 0.0, 3.0, 1.0]]
 )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from tiny import ENCODER, configure
+from torch import nn
 
 import mast
 from mast.config import build_method, change, configuration_of
@@ -20,12 +21,18 @@ from mast.core.run import RunFolder
 from mast.encoders.load import load
 from mast.models import Encoder, EncoderConfig, load_encoder, save_encoder
 from mast.models.encoders import usual_normalization
+from mast.models.lora import add_lora, merged
 from mast.runs.pretraining import parameter_groups
 from mast.runs.start import load_untrained, start, with_architecture
 
 Configure = Callable[..., mast.PretrainConfig]
 IMAGES = torch.linspace(0, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)
 DARK = {"mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6)}
+OPTIONS = ENCODER.options | {"zero_init_last": False}
+ARCHITECTURES = [
+    replace(ENCODER, options=OPTIONS, stem_stride=None, **DARK),
+    EncoderConfig("timm:vit_tiny_patch16_224", {"depth": 2, "embed_dim": 24, "patch_size": 8}),
+]
 
 
 def started(config: mast.PretrainConfig) -> tuple[mast.PretrainConfig, Encoder]:
@@ -87,14 +94,44 @@ def test_what_is_frozen_stays_as_it_is(tiny: Configure, theirs: RunFolder, optio
     assert not torch.equal(trained[name], random[name])
 
 
+@pytest.mark.parametrize("recipe", ["mast_c5_small", "byol_small"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_lora(tiny: Configure, tmp_path: Path, architecture: EncoderConfig, recipe: str) -> None:
+    """Matrices and kernels change by a low rank, and nothing else does, also when resumed."""
+    source, weights = Encoder(architecture, 32).eval(), tmp_path / "encoder.safetensors"
+    save_encoder(source, weights)
+    config = tiny(recipe, epochs=1, encoder={"weights": str(weights), "lora": 2})
+    run = mast.pretrain(config)
+    learned, content = load_encoder(run.path), run.encoder.read_bytes()
+    before = source.state_dict()
+    for key, after in learned.state_dict().items():
+        if after.ndim == 4 or (after.ndim == 2 and key.endswith("weight")):
+            assert torch.linalg.matrix_rank((after - before[key]).flatten(1), rtol=1e-3) in (1, 2)
+        elif not key.endswith(("running_mean", "running_var", "num_batches_tracked")):
+            assert torch.equal(after, before[key]), key
+    run.encoder.unlink()
+    with torch.no_grad():  # of the checkpoint
+        torch.testing.assert_close(mast.load_method(run.path).encoder(IMAGES), learned(IMAGES))
+    mast.pretrain(config)
+    assert run.encoder.read_bytes() == content
+
+
 @torch.no_grad()
-@pytest.mark.parametrize(
-    "architecture",
-    [
-        replace(ENCODER, stem_stride=None, **DARK),
-        EncoderConfig("timm:vit_tiny_patch16_224", {"depth": 2, "embed_dim": 24, "patch_size": 8}),
-    ],
-)
+def test_lora_of_attention() -> None:
+    """Also of PyTorch's, whose matrices are parameters of its own; merged, it gives the same."""
+    plain, attention = (nn.MultiheadAttention(8, 2).eval() for _ in range(2))
+    add_lora(attention, rank=2, seed=0)
+    trained = [each for each in attention.parameters() if each.requires_grad]
+    assert sorted(each.shape for each in trained) == [(2, 8), (2, 8), (8, 2), (24, 2)]
+    for parameter in trained:
+        nn.init.normal_(parameter)
+    plain.load_state_dict(merged(attention.state_dict()))
+    words = [torch.rand(2, 3, 8)] * 3
+    torch.testing.assert_close(plain(*words)[0], attention(*words)[0])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_views_of_another_size(
     tiny: Configure, tmp_path: Path, architecture: EncoderConfig
 ) -> None:
@@ -219,6 +256,8 @@ def test_the_encoder_has_its_own_rate(tiny: Configure) -> None:
     ("encoder", "message"),
     [
         ({"freeze": True}, "encoder.freeze: expected encoder.weights with it, got none"),
+        ({"lora": 4}, "encoder.lora: expected encoder.weights with it, got none"),
+        ({"weights": "RUN", "lora": 0}, "encoder.lora: expected a rank from 1, .* got rank 0"),
         ({"weights": "resnet18"}, "expected a file, a run folder or a timm name with a tag"),
         ({"weights": "timm:resnt18.a1_in1k"}, r"such as timm:resnet18\.a1_in1k or "),
         ({"weights": "features.npz"}, "expected an encoder, got the features"),
