@@ -62,7 +62,7 @@ class Way(NamedTuple):
         size: Of views when it is measured; that of the experiment if not given.
         statistics: Of BatchNorm: None for the usual ones, which are the batch's in training; or
             "photos", if it is not trained, or "weights".
-        lora: Rank of the changes of its weights, which are free if not given.
+        lora: LoRA's rank; None trains all weights.
     """
 
     title: str
@@ -93,7 +93,7 @@ def kept(row: Row) -> Way:
 
 
 def low_rank(row: Row, rank: int) -> Way:
-    """The same with LoRA."""
+    """Training that goes on from the weights, with LoRA and their BatchNorm statistics."""
     title = f"continued by {row.title}, LoRA of rank {rank}, frozen BatchNorm"
     return Way(title, row.recipe, row.changes, (1.0, 3.0, 10.0), statistics="weights", lora=rank)
 

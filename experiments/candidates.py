@@ -93,10 +93,9 @@ ROWS: dict[str, Row] = {
         for weight in weights
     },
     **{
-        f"{name}_augself_{weight:g}": candidate(
-            name, f"{title} + AugSelf, weight {weight:g}", prediction={"weight": weight}
+        f"lejepa_augself_{weight:g}": candidate(
+            "lejepa", f"LeJEPA + AugSelf, weight {weight:g}", prediction={"weight": weight}
         )
-        for name, title in (("lejepa", "LeJEPA"), ("visreg", "VISReg"))
         for weight in (1, 0.3, 0.1)
     },
     "by_depth": candidate("by_depth", "VICReg, heads and block by depth"),

@@ -70,8 +70,8 @@ def label_free() -> str:
     link = link_table("label_free", grid)
     return (
         f"Rank correlation of a method's final loss with its probes: {by_rate} over learning "
-        f"rates, {by_seed} over seeds; of RankMe {rankme} and LiDAR {lidar}, over {runs} runs of "
-        f"LeJEPA and VISReg ({link})."
+        f"rates, {by_seed} over seeds. RankMe's is {rankme}, LiDAR's {lidar}, over the {runs} runs "
+        f"that have them ({link})."
     )
 
 

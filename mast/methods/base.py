@@ -252,7 +252,7 @@ class Method(nn.Module, ABC):
         self.train(self.training)
 
     def add_lora(self) -> None:
-        """Let encoders change as `EncoderConfig.lora` says, if it does, from their weights on."""
+        """Add LoRA where `EncoderConfig.lora` is set; called after the weights are loaded."""
         for module in self.modules():
             if isinstance(module, Encoder) and (rank := module.config.lora) is not None:
                 add_lora(module, rank, self.seed)

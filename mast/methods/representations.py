@@ -16,6 +16,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.tensors import write_tensors
 from mast.methods.base import ENCODER, Method
+from mast.models.lora import merged
 from mast.models.selection import relative, selection
 
 
@@ -102,7 +103,7 @@ def save_embedding(method: Method, path: Path, config: Mapping[str, Any]) -> Non
     """
     tensors = {  # copies: weights that are shared are written twice
         key: value.clone(memory_format=torch.contiguous_format)
-        for key, value in method.state_dict().items()
+        for key, value in merged(method.state_dict()).items()
         if not key.startswith(ENCODER)
     }
     write_tensors(path, tensors, {"config": config})

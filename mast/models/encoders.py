@@ -99,7 +99,8 @@ class EncoderConfig:
         freeze: Freeze the encoder and train the rest: projector, masks, heads.
         freeze_statistics: Keep BatchNorm's statistics frozen at those of the weights.
         lora: Rank of LoRA: linear layers and convolutions change by products of two matrices of
-            this rank, and nothing else of the encoder does. The saved encoder has them merged.
+            this rank; other weights are frozen, BatchNorm's statistics by freeze_statistics alone.
+            The saved encoder has the changes merged.
     """
 
     name: str = "resnet50"

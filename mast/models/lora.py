@@ -35,15 +35,16 @@ class LowRank(nn.Module):
 
 def add_lora(module: nn.Module, rank: int, seed: int) -> None:
     """Freeze a module but for low-rank changes of its linear layers and convolutions."""
-    trained = any(parameter.requires_grad for parameter in module.parameters())
-    module.requires_grad_(False)
     with forked():
         torch.manual_seed(seed)
         for layer in [part for part in module.modules() if isinstance(part, LAYERS)]:
             for name, weight in [*layer.named_parameters(recurse=False)]:
                 if weight.ndim > 1:
-                    change = LowRank(weight, rank).requires_grad_(trained)
+                    change = LowRank(weight, rank).requires_grad_(weight.requires_grad)
                     register_parametrization(layer, name, change)
+    for name, parameter in module.named_parameters():
+        if not name.endswith((".up_OR", ".down_RI")):
+            parameter.requires_grad_(False)
 
 
 def merged(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

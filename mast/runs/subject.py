@@ -81,14 +81,9 @@ def subject_of(
 
 def _stages(config: PretrainConfig) -> tuple[tuple[str, float], ...]:
     """Events of the schedule, with their epoch."""
-    schedule = config.schedule
-    if not schedule.staged:
-        return ()
-    stages = (
-        ("operators begin to compose", schedule.stage1 * config.epochs),
-        ("all operators act", schedule.full * config.epochs),
-    )
-    return tuple(stage for stage in stages if 0 < stage[1] < config.epochs)
+    begin = config.schedule.stage1 * config.epochs
+    shown = config.schedule.staged and 0 < begin < config.epochs
+    return (("operators begin to compose", begin),) if shown else ()
 
 
 def outputs(

@@ -109,6 +109,7 @@ def test_lora(tiny: Configure, tmp_path: Path, architecture: EncoderConfig, reci
             assert torch.linalg.matrix_rank((after - before[key]).flatten(1), rtol=1e-3) in (1, 2)
         elif not key.endswith(("running_mean", "running_var", "num_batches_tracked")):
             assert torch.equal(after, before[key]), key
+    mast.load_method(run.path)
     run.encoder.unlink()
     with torch.no_grad():  # of the checkpoint
         torch.testing.assert_close(mast.load_method(run.path).encoder(IMAGES), learned(IMAGES))
