@@ -92,9 +92,9 @@ VARIANTS: dict[str, Variant] = {
     # As printed: the masks move with the rate of everything else.
     "mast5_literal": Variant(M, printed, {"printed": True}, gate_lr=LR, weights=(25.0,)),
     # All but one operator: masks that stay where they start, learned ones, and the uncertainty with
-    # either. (`half…`, `wide…`, `learned_plain`, `budgeted` and `…_some` in the results had
-    # switches that are gone: other starts, standardized distances, a plain distance beside, learned
-    # blocks, one to four of the operators left out.)
+    # either. (The results `half…`, `wide…`, `learned_plain`, `budgeted` and `…_some` used options
+    # that were removed: where masks start, how distances are standardized, a second, plain
+    # distance, learned blocks, and leaving out one to four operators.)
     "fixed": Variant(M, masked(), CERTAIN, ALL_BUT_ONE, gate_lr=0.0),
     "fixed_sigma": Variant(M, masked(), SIGMA, ALL_BUT_ONE, gate_lr=0.0),
     "learned": Variant(M, WIDE, CERTAIN, ALL_BUT_ONE),

@@ -49,13 +49,13 @@ def add_lora(module: nn.Module, rank: int, seed: int) -> None:
 
 def merged(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A state dict of the same module without LoRA, the changes added to the weights."""
-    merged = dict[str, Tensor]()
+    plain = dict[str, Tensor]()
     for key, tensor in state.items():
         layer, of, name = key.partition("parametrizations.")
         weight, _, part = name.partition(".")
         if (up_OR := state.get(f"{layer}{of}{weight}.0.up_OR")) is None:
-            merged[key] = tensor
+            plain[key] = tensor
         elif part == "original":
             change_OI = up_OR @ state[f"{layer}{of}{weight}.0.down_RI"]
-            merged[f"{layer}{weight}"] = tensor + change_OI.view_as(tensor)
-    return merged
+            plain[f"{layer}{weight}"] = tensor + change_OI.view_as(tensor)
+    return plain
